@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from placement.allocations.rendering import CandidatesRenderer, explanation_body
 from placement.audit import routes as audit_routes
 from placement.common.probes import OPEN_PATHS, PATHS, answer
 from placement.engine.domain.errors import BadRequest, Forbidden, PlacementError
-from placement.engine.domain.inventories import UNKNOWN_OWNER
 from placement.flavors import routes as flavors_routes
 from placement.flavors.nova import FlavorRefused
 from placement.http import auth, context, openapi
@@ -81,57 +79,35 @@ _BLUEPRINTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ApiSettings:
-    """The part of the configuration that concerns HTTP."""
-
-    incomplete_consumer_project_id: str = UNKNOWN_OWNER
-    incomplete_consumer_user_id: str = UNKNOWN_OWNER
-    auth_strategy: str = "keystone"
-    # Believe callers on other machines, too, if the strategy is noauth2.
-    allow_remote_noauth: bool = False
-    tokens_file: Path | None = None
-    largest_body_bytes: int = 32 * 2**20
-    request_seconds: float = 30.0
-    # 0 means any number.
-    requests_per_caller: int = 0
-    # Tell capacity and use of each host, not only of clusters and aggregates.
-    metrics_per_host: bool = False
-    # Kinds of which /metrics tells how many more there is room for, as [capacity] watch has them.
-    watched: tuple[str, ...] = ()
-    # For the libraries that read their options themselves: policy, CORS, proxy headers, token validation.
-    configuration: cfg.ConfigOpts | None = None
-
-
 def create_application(
-    use_cases: UseCases, settings: ApiSettings, add_pages: Callable[[Flask], None] = lambda _: None
+    use_cases: UseCases, settings: cfg.ConfigOpts, add_pages: Callable[[Flask], None] = lambda _: None
 ) -> Flask:
     """Return the WSGI application around the use cases; `add_pages` adds the pages for browsers."""
-    configuration = settings.configuration
-    if configuration is None:
-        configuration = cfg.ConfigOpts()
-        configuration([], project="placement", default_config_files=[], default_config_dirs=[])
-    policy = Policy(configuration)
+    policy = Policy(settings)
     questions = []
-    for text in settings.watched:
+    for text in settings.capacity.watch:
         try:
             questions.append(of_setting(text))
         except BadRequest as error:
             raise Misconfigured(f"[capacity] watch: {error}") from None
     application = Application("placement", static_folder=None)
     application.url_map.merge_slashes = False
-    application.config["MAX_CONTENT_LENGTH"] = settings.largest_body_bytes
+    application.config["MAX_CONTENT_LENGTH"] = settings.api.max_request_body_bytes
     application.extensions["placement_use_cases"] = use_cases
     application.extensions["placement_settings"] = settings
+    # Options are slow to read for every claim.
+    owner = settings.placement.incomplete_consumer_project_id, settings.placement.incomplete_consumer_user_id
+    application.extensions["placement_unknown_owner"] = owner
     application.extensions["placement_watch"] = Watch(use_cases.planning, questions)
     application.extensions["placement_policy"] = policy
-    application.extensions["placement_authentication"] = _strategy(settings, configuration)
+    application.extensions["placement_authentication"] = _strategy(settings)
     application.extensions["placement_candidates_renderer"] = CandidatesRenderer()
     for blueprint in _BLUEPRINTS:
         application.register_blueprint(blueprint)
     application.extensions[context.OPEN_PATHS] = OPEN_PATHS | openapi.PATHS
     add_pages(application)
-    application.extensions[EXTENSION] = Documents(application, only_header=settings.auth_strategy != "token")
+    strategy = settings.api.auth_strategy
+    application.extensions[EXTENSION] = Documents(application, only_header=strategy != "token")
     unknown = sorted(guarded_by() - policy.known)
     if unknown:
         raise LookupError(f"routes ask for policy rules that are not in http/rules.py: {', '.join(unknown)}")
@@ -139,32 +115,31 @@ def create_application(
         # HEAD and OPTIONS are methods that no path has (placement-api.md, "Routing details"), but for health.
         none = {"OPTIONS"} if rule.rule in PATHS else {"HEAD", "OPTIONS"}
         rule.methods = (rule.methods or set()) - none
-    believes = settings.auth_strategy == "noauth2" and not settings.allow_remote_noauth
-    objects = partial(objection, allowed_origins=allowed_origins(configuration)) if believes else None
-    add_hooks(application, objects, bound(settings.requests_per_caller))
+    believes = strategy == "noauth2" and not settings.api.allow_remote_noauth
+    objects = partial(objection, allowed_origins=allowed_origins(settings)) if believes else None
+    add_hooks(application, objects, bound(settings.api.max_requests_per_caller))
     for kind, handler in _HANDLERS.items():
         application.register_error_handler(kind, handler)
     # Our own server answers these itself.
     application.extensions["placement_probes"] = partial(answer, checks=use_cases.health.checks)
-    wrapped: Any = surrounded(application.wsgi_app, configuration, settings.request_seconds)
+    wrapped: Any = surrounded(application.wsgi_app, settings, settings.api.request_timeout)
     application.wsgi_app = wrapped  # type: ignore[method-assign]
     return application
 
 
-def _strategy(settings: ApiSettings, configuration: cfg.ConfigOpts) -> auth.Strategy:
-    if settings.auth_strategy == "keystone":
-        return Keystone(configuration)
-    if settings.auth_strategy == "token":
-        if settings.tokens_file is None:
+def _strategy(settings: cfg.ConfigOpts) -> auth.Strategy:
+    if settings.api.auth_strategy == "keystone":
+        return Keystone(settings)
+    if settings.api.auth_strategy == "token":
+        if not settings.api.tokens_file:
             raise BadTokens(NO_FILE)
-        return Tokens(settings.tokens_file)
+        return Tokens(Path(settings.api.tokens_file))
     return auth.noauth2
 
 
 def _placement_error(error: PlacementError) -> Response:
     message = str(error)
-    settings = current_app.extensions["placement_settings"]
-    believes = settings.auth_strategy == "noauth2"
+    believes = current_app.extensions["placement_authentication"] is auth.noauth2
     if isinstance(error, Forbidden) and believes and not context.current().caller.roles:
         message += " With auth_strategy noauth2 the token `admin` has a role, others have none."
     return context.render(context.status_of(error), message, code=error.code)
@@ -228,14 +203,14 @@ _HANDLERS: dict[type[Exception], Callable[[Any], Response]] = {
 
 def build(
     database: Database,
-    api: ApiSettings | None = None,
+    settings: cfg.ConfigOpts,
     search: SearchSettings | None = None,
     binders: KubeconfigBinders | None = None,
     resource_prefixes: Sequence[str] = (),
 ) -> Flask:
     """Return the service on one database; its schema must be current."""
     use_cases = UseCases(database, search or SearchSettings(), binders, resource_prefixes)
-    return create_application(use_cases, api or ApiSettings(), pages.attach)
+    return create_application(use_cases, settings, pages.attach)
 
 
 def configured(settings: cfg.ConfigOpts) -> Flask:
@@ -244,20 +219,6 @@ def configured(settings: cfg.ConfigOpts) -> Flask:
     binds = kubernetes.kubeconfig or kubernetes.own_cluster
     binders = KubeconfigBinders(kubernetes.kubeconfig, kubernetes.own_cluster) if binds else None
     prefixes = settings.clusters.resource_prefixes
-    tokens_file = settings.api.tokens_file
-    api = ApiSettings(
-        incomplete_consumer_project_id=settings.placement.incomplete_consumer_project_id,
-        incomplete_consumer_user_id=settings.placement.incomplete_consumer_user_id,
-        auth_strategy=settings.api.auth_strategy,
-        allow_remote_noauth=settings.api.allow_remote_noauth,
-        tokens_file=Path(tokens_file) if tokens_file else None,
-        largest_body_bytes=settings.api.max_request_body_bytes,
-        request_seconds=settings.api.request_timeout,
-        requests_per_caller=settings.api.max_requests_per_caller,
-        metrics_per_host=settings.metrics.per_host,
-        watched=tuple(settings.capacity.watch),
-        configuration=settings,
-    )
     maximum = settings.placement.max_allocation_candidates
     strategy = settings.placement.allocation_candidates_generation_strategy
     search = SearchSettings(
@@ -267,4 +228,4 @@ def configured(settings: cfg.ConfigOpts) -> Flask:
         seconds=settings.placement.search_timeout,
         order=order_of(settings.scoring.order_by, "[scoring] order_by"),
     )
-    return build(open_database(settings), api, search, binders, prefixes)
+    return build(open_database(settings), settings, search, binders, prefixes)

@@ -16,7 +16,8 @@ from oslo_policy import opts as oslo_policy_opts
 from werkzeug.routing import Rule
 
 from placement.allocations.candidates import SearchSettings
-from placement.app import ApiSettings, build
+from placement.app import build
+from placement.server.options import GROUPS
 from placement.storage.database import Database
 from tests.api_server import ApiServer
 from tests.api_server_http import running_api_server
@@ -84,29 +85,37 @@ def api(application: Flask) -> Client:
     return Client(application.test_client())
 
 
-def compatible(**options: Any) -> ApiSettings:
+def compatible(**options: Any) -> cfg.ConfigOpts:
     """The settings that compatibility is promised for: the administrator passes the older defaults, too.
 
     Callers are believed unless the test chooses another strategy.
     """
-    configuration = configured(enforce_new_defaults=False)
-    return ApiSettings(configuration=configuration, **{"auth_strategy": "noauth2", **options})
+    return with_options(configured(enforce_new_defaults=False), **{"auth_strategy": "noauth2", **options})
+
+
+def with_options(configuration: cfg.ConfigOpts, group: str = "api", **options: Any) -> cfg.ConfigOpts:
+    """The configuration, with these options of the group."""
+    for name, value in options.items():
+        configuration.set_override(name, value, group=group)
+    return configuration
 
 
 def configured(*files: Path, **policy: Any) -> cfg.ConfigOpts:
     """The configuration in these files, with these options of oslo.policy."""
     configuration = cfg.ConfigOpts()
+    for group, options in GROUPS.items():
+        configuration.register_opts(options, group=None if group == "DEFAULT" else group)
     names = [str(file) for file in files]
     configuration([], project="placement", default_config_files=names, default_config_dirs=[])
     oslo_policy_opts.set_defaults(configuration)
-    for name, value in policy.items():
-        configuration.set_override(name, value, group="oslo_policy")
-    return configuration
+    # Clients of tests do not close answers.
+    configuration.set_override("max_requests_per_caller", 0, group="api")
+    return with_options(configuration, "oslo_policy", **policy)
 
 
 @contextmanager
 def application_on(
-    backend: str, search: SearchSettings | None = None, settings: ApiSettings | None = None
+    backend: str, search: SearchSettings | None = None, settings: cfg.ConfigOpts | None = None
 ) -> Iterator[Flask]:
     """The service in this process, on a database of its own."""
     with database_url(backend) as url, application_at(url, search, settings) as application:
@@ -115,7 +124,7 @@ def application_on(
 
 @contextmanager
 def application_at(
-    url: str, search: SearchSettings | None = None, settings: ApiSettings | None = None
+    url: str, search: SearchSettings | None = None, settings: cfg.ConfigOpts | None = None
 ) -> Iterator[Flask]:
     """The service in this process, on the database at this URL."""
     database = Database(url)
@@ -126,7 +135,7 @@ def application_at(
 
 @contextmanager
 def application_of(
-    database: Database, settings: ApiSettings | None = None, search: SearchSettings | None = None
+    database: Database, settings: cfg.ConfigOpts | None = None, search: SearchSettings | None = None
 ) -> Iterator[Flask]:
     """The service in this process, on this database."""
     application = build(database, settings or compatible(), search)

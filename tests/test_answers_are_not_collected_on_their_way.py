@@ -70,7 +70,7 @@ def test_pieces_pass_one_by_one_through_everything_around(everything_around):
 def test_a_streamed_answer_is_in_work_until_it_is_closed(application: Flask):
     source = Source()
     limited = create_application(
-        application.extensions["placement_use_cases"], compatible(requests_per_caller=1)
+        application.extensions["placement_use_cases"], compatible(max_requests_per_caller=1)
     )
     limited.add_url_rule("/source", view_func=lambda: Response(source.pieces()))
     client = Client(limited.test_client())

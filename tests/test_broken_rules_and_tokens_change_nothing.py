@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 from oslo_config import cfg
-from oslo_policy import opts
 
-from placement.app import ApiSettings, build
+from placement.app import build
 from placement.http.gate import BadPolicy
 from placement.storage.database import Database
 from tests.client import Client
+from tests.conftest import configured as configuration_in
+from tests.conftest import with_options
 from tests.server import database_url
 
 OLD = "o" * 40
@@ -60,18 +61,15 @@ def database() -> Iterator[Database]:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> ApiSettings:
+def settings(tmp_path: Path) -> cfg.ConfigOpts:
     file = tmp_path / "placement.conf"
     file.touch()
-    configuration = cfg.ConfigOpts()
-    configuration([], project="placement", default_config_files=[str(file)], default_config_dirs=[])
-    opts.set_defaults(configuration)
-    return ApiSettings(configuration=configuration, auth_strategy="noauth2")
+    return with_options(configuration_in(file), auth_strategy="noauth2")
 
 
 @pytest.mark.parametrize("case", BROKEN)
 def test_broken_rules_keep_the_service_from_starting(
-    database: Database, settings: ApiSettings, tmp_path: Path, case: str
+    database: Database, settings: cfg.ConfigOpts, tmp_path: Path, case: str
 ):
     write(tmp_path / "policy.yaml", BROKEN[case])
     with pytest.raises(BadPolicy, match="polic") as refused:
@@ -81,7 +79,7 @@ def test_broken_rules_keep_the_service_from_starting(
 
 @pytest.mark.parametrize("case", BROKEN)
 def test_rules_that_break_later_change_nothing(
-    database: Database, settings: ApiSettings, tmp_path: Path, case: str, caplog: pytest.LogCaptureFixture
+    database: Database, settings: cfg.ConfigOpts, tmp_path: Path, case: str, caplog: pytest.LogCaptureFixture
 ):
     write(tmp_path / "policy.yaml", GOOD_RULES)
     application = build(database, settings)
@@ -112,7 +110,7 @@ def test_rules_that_break_later_change_nothing(
 
 
 def test_broken_rules_in_the_directory_count_as_well(
-    database: Database, settings: ApiSettings, tmp_path: Path
+    database: Database, settings: cfg.ConfigOpts, tmp_path: Path
 ):
     (tmp_path / "policy.d").mkdir()
     write(tmp_path / "policy.d" / ".hidden", BROKEN["no YAML"])
@@ -123,7 +121,7 @@ def test_broken_rules_in_the_directory_count_as_well(
         build(database, settings)
 
 
-def test_rules_that_refuse_everybody_are_rules(database: Database, settings: ApiSettings, tmp_path: Path):
+def test_rules_that_refuse_everybody_are_rules(database: Database, settings: cfg.ConfigOpts, tmp_path: Path):
     write(
         tmp_path / "policy.yaml", '"placement:traits:list": "!"\n"x": "not (! or role:a)"\n"y": []\n"z": ""\n'
     )

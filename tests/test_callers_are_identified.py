@@ -16,12 +16,11 @@ from typing import Any
 
 import pytest
 
-from placement.app import ApiSettings
 from placement.http.auth import BadTokens, Tokens
 from placement.http.middleware import RequestLog
 from placement.storage.database import Database
 from tests.client import Client, unique
-from tests.conftest import application_of, configured
+from tests.conftest import application_of, configured, with_options
 
 LET_ME_IN, LOOK_ONLY, HASHED = (f"{name}-{'x' * 32}" for name in ("let-me-in", "look-only", "hashed"))
 TOKENS = {
@@ -40,7 +39,7 @@ def service(
     for file in files:
         file.write_text(text)
     options = {"auth_strategy": "noauth2", **settings}
-    with application_of(database, ApiSettings(configuration=configured(*files), **options)) as application:
+    with application_of(database, with_options(configured(*files), **options)) as application:
         yield application.test_client()
 
 

@@ -7,7 +7,6 @@ import json
 import random
 import uuid
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -19,7 +18,7 @@ from placement.app import create_application
 from placement.engine.search.budget import Budget
 from placement.http.context import Misconfigured
 from tests.client import Client, detail
-from tests.conftest import application_on, compatible
+from tests.conftest import application_on, compatible, with_options
 from tests.kubernetes import node_manifests, pod_manifest
 from tests.patience import eventually
 from tests.probes import parsed
@@ -134,7 +133,7 @@ def test_worlds_that_differ_are_counted_and_nothing_is_written(api, hosts):
 @pytest.fixture
 def patient() -> Iterator[Client]:
     """Requests to a service that ends no request and no search by time."""
-    with application_on("sqlite", SearchSettings(seconds=3600), compatible(request_seconds=3600)) as made:
+    with application_on("sqlite", SearchSettings(seconds=3600), compatible(request_timeout=3600)) as made:
         yield Client(made.test_client())
 
 
@@ -244,8 +243,8 @@ def test_hosts_of_other_clusters_are_not_told_of(api, hosts):
 
 def test_watched_kinds_are_figures_beside_requests(hosts, application):
     use_cases = application.extensions["placement_use_cases"]
-    watched = (f"small {QUERY}", 'web {"flavor": {"vcpus": 4, "memory_mb": 1024}}')
-    settings = replace(compatible(), watched=watched)
+    watched = [f"small {QUERY}", 'web {"flavor": {"vcpus": 4, "memory_mb": 1024}}']
+    settings = with_options(compatible(), "capacity", watch=watched)
     api = Client(create_application(use_cases, settings).test_client())
 
     def told() -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -278,7 +277,7 @@ def test_cpus_beside_given_ones_count_for_the_pods_that_follow(api, policy, cpus
 
 @pytest.mark.parametrize("line", ["small", "small resource=VCPU:1", "small {", 'x {"pod": {"kind": "Pod"}}x'])
 def test_bad_kinds_to_watch_keep_the_service_from_starting(application, line):
-    settings = replace(compatible(), watched=(line,))
+    settings = with_options(compatible(), "capacity", watch=[line])
     with pytest.raises(Misconfigured, match=r"\[capacity\] watch: "):
         create_application(application.extensions["placement_use_cases"], settings)
 

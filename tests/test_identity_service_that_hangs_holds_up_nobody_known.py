@@ -13,11 +13,12 @@ import pytest
 import requests
 from oslo_config import cfg
 
-from placement.app import ApiSettings, build
+from placement.app import build
 from placement.engine.domain.request_scope import Full, WaitingRoom
 from placement.http.auth import Keystone
 from placement.storage.database import Database
 from tests.client import Client, detail
+from tests.conftest import configured, with_options
 from tests.identity_service import IdentityService, project_token
 from tests.server import RunningServer, database_url, running_service
 
@@ -100,8 +101,7 @@ def test_an_identity_service_that_is_down_is_503(tmp_path: Path):
 @pytest.fixture
 def configuration() -> Iterator[cfg.ConfigOpts]:
     """For an identity service that takes connections and says nothing, not even to a login."""
-    configuration = cfg.ConfigOpts()
-    configuration([], project="placement", default_config_files=[], default_config_dirs=[])
+    configuration = configured()
     silent = IdentityService({})
     silent.configure(configuration)
     yield configuration
@@ -112,7 +112,7 @@ def test_an_identity_service_that_lets_the_service_itself_wait_is_503(configurat
     configuration.set_override("http_connect_timeout", 1, group="keystone_authtoken")
     with database_url("sqlite") as url:
         database = Database(url)
-        application = build(database, ApiSettings(configuration=configuration, auth_strategy="keystone"))
+        application = build(database, with_options(configuration, auth_strategy="keystone"))
         answer = Client(application.test_client()).as_("stranger").get("/resource_providers")
         assert answer.status_code == 503
         assert "identity service" in detail(answer)

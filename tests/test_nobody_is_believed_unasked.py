@@ -12,10 +12,10 @@ import pytest
 import requests
 from flask.testing import FlaskClient
 
-from placement.app import ApiSettings, build
+from placement.app import build
 from placement.storage.database import Database
 from tests.client import Client, detail
-from tests.conftest import application_on, compatible
+from tests.conftest import application_on, compatible, configured
 from tests.server import await_answer, database_url, free_port, running_service
 
 PATIENCE = 60
@@ -132,8 +132,8 @@ def test_an_application_that_nobody_configured_believes_nobody(tmp_path: Path):
     with database_url("sqlite") as url:
         database = Database(url)
         with pytest.raises(Exception, match="keystone"):
-            build(database)
-        assert ApiSettings().auth_strategy == "keystone"
+            build(database, configured())
+        assert configured().api.auth_strategy == "keystone"
         database.dispose()
 
 

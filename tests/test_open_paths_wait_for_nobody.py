@@ -18,7 +18,7 @@ from tests.conftest import compatible
 def served(embedded_application: Flask) -> Client:
     """Requests without a token to a service that answers one request of a caller at a time, with /open."""
     made = create_application(
-        embedded_application.extensions["placement_use_cases"], compatible(requests_per_caller=1)
+        embedded_application.extensions["placement_use_cases"], compatible(max_requests_per_caller=1)
     )
     made.extensions[context.OPEN_PATHS] |= {"/open"}
     for path in ("/open", "/closed"):

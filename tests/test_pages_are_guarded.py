@@ -402,8 +402,7 @@ def with_keystone() -> Iterator[tuple[IdentityService, Flask]]:
     identity = IdentityService({"token-of-ann": project_token("admin", user="ann")})
     identity.passwords["ann", "secret", "platform"] = "token-of-ann"
     configured = compatible(auth_strategy="keystone")
-    assert configured.configuration is not None
-    identity.configure(configured.configuration)
+    identity.configure(configured)
     with identity.running(), application_on("sqlite", settings=configured) as application:
         yield identity, application
 

@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 import yaml
 
-from placement.app import ApiSettings
 from placement.http.gate import guarded_by
 from placement.http.rules import list_rules
 from placement.samples import samples
 from placement.storage.database import Database
 from tests.client import Client, detail
-from tests.conftest import application_of, configured
+from tests.conftest import application_of, configured, with_options
 
 ETC = Path(__file__).resolve().parents[1] / "etc"
 
@@ -29,7 +28,7 @@ def service(database: Database, directory: Path, **options: Any) -> Iterator[Cli
     """The service with a policy directory and options of oslo.policy."""
     file = directory / "placement.conf"
     file.touch()
-    settings = ApiSettings(configuration=configured(file, **options), auth_strategy="noauth2")
+    settings = with_options(configured(file, **options), auth_strategy="noauth2")
     with application_of(database, settings) as application:
         yield Client(application.test_client())
 

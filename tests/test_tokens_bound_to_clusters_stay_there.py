@@ -9,10 +9,9 @@ from urllib.parse import quote
 
 import pytest
 
-from placement.app import ApiSettings
 from placement.storage.database import Database
 from tests.client import Client, detail
-from tests.conftest import application_of, configured
+from tests.conftest import application_of, configured, with_options
 
 pytestmark = pytest.mark.one_database
 
@@ -47,7 +46,7 @@ def service(database: Database, directory: Path, rules: str = "") -> Iterator[Cl
     tokens.write_text(TOKENS)
     tokens.chmod(0o600)
     configuration = configured(directory / "placement.conf")
-    settings = ApiSettings(configuration=configuration, auth_strategy="token", tokens_file=tokens)
+    settings = with_options(configuration, auth_strategy="token", tokens_file=str(tokens))
     with application_of(database, settings) as application:
         client = Client(application.test_client())
         for cluster in ("edge", "batch"):

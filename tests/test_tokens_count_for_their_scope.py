@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from placement.app import ApiSettings
 from placement.storage.database import Database
 from tests.client import Client, detail
-from tests.conftest import application_of, configured
+from tests.conftest import application_of, configured, with_options
 from tests.identity_service import IdentityService, domain_token, project_token, system_token, unscoped_token
 
 ROLES = ("admin", "reader", "member", "service")
@@ -47,7 +46,7 @@ def service(database: Database, identity: IdentityService, **policy: Any) -> Ite
     """The service that asks this Identity about tokens."""
     configuration = configured(**policy)
     identity.configure(configuration)
-    settings = ApiSettings(configuration=configuration, auth_strategy="keystone")
+    settings = with_options(configuration, auth_strategy="keystone")
     with application_of(database, settings) as application:
         yield Client(application.test_client())
 

@@ -225,12 +225,12 @@ def replace(consumer: str) -> Response:
 
 def claim_from(uuid: str, body: dict[str, Any]) -> ConsumerClaim:
     """Return the claim of one consumer, from a validated body."""
-    incomplete = current_app.extensions["placement_settings"]
+    project_id, user_id = current_app.extensions["placement_unknown_owner"]
     return ConsumerClaim(
         consumer_uuid=uuid,
         resources={uuid: entry["resources"] for uuid, entry in by_uuid(body["allocations"]).items()},
-        project_id=body.get("project_id", incomplete.incomplete_consumer_project_id),
-        user_id=body.get("user_id", incomplete.incomplete_consumer_user_id),
+        project_id=body.get("project_id", project_id),
+        user_id=body.get("user_id", user_id),
         generation=body.get("consumer_generation", ANY_GENERATION),
         consumer_type=body.get("consumer_type"),
     )

@@ -91,7 +91,7 @@ _CAPACITY = {
 def metrics() -> Response:
     """Return all figures in the text format of Prometheus; needs no token."""
     settings = current_app.extensions["placement_settings"]
-    shown = _CapacityCollector(context.use_cases().capacity, per_host=settings.metrics_per_host)
+    shown = _CapacityCollector(context.use_cases().capacity, per_host=settings.metrics.per_host)
     watched = _WatchCollector(current_app.extensions["placement_watch"])
     return Response(exposition([shown, watched]), content_type=CONTENT_TYPE_PLAIN_0_0_4)
 

@@ -143,7 +143,7 @@ def attach(application: Flask) -> None:
     add_templates(application, filters, functions)
     files = {f"{PAGES}/static/{name}" for name in _STATIC}
     application.extensions[OPEN_PATHS] |= frozenset({PAGES, SIGN_IN, SIGN_OUT, *files})
-    believes = application.extensions["placement_settings"].auth_strategy == "noauth2"
+    believes = application.extensions["placement_settings"].api.auth_strategy == "noauth2"
     bare = application.wsgi_app
     wrapped: Any = below(f"{PAGES}/", session.with_tokens(bare, believes=believes), bare)
     application.wsgi_app = wrapped  # type: ignore[method-assign]
@@ -239,7 +239,7 @@ def _given_token() -> str:
             "Give a token." if not _uses_keystone() else "Give a token, or user and password."
         )
     passwords: Passwords = current_app.extensions[_PASSWORDS]
-    configuration = current_app.extensions["placement_settings"].configuration
+    configuration = current_app.extensions["placement_settings"]
     return passwords.token_for(configuration, request.remote_addr, **given)
 
 
@@ -248,7 +248,7 @@ def _form(messages: list[str], status: int = 200) -> Response:
 
 
 def _uses_keystone() -> bool:
-    return bool(current_app.extensions["placement_settings"].auth_strategy == "keystone")
+    return bool(current_app.extensions["placement_settings"].api.auth_strategy == "keystone")
 
 
 def _back() -> str | None:

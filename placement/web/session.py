@@ -62,7 +62,7 @@ def with_tokens(application: Wsgi, *, believes: bool) -> Wsgi:
 
 def needs_sign_in() -> bool:
     """Return whether pages need a sign-in at all."""
-    return bool(current_app.extensions["placement_settings"].auth_strategy != "noauth2")
+    return bool(current_app.extensions["placement_settings"].api.auth_strategy != "noauth2")
 
 
 def is_signed_in() -> bool:
