@@ -19,6 +19,8 @@ from placement.engine.domain.errors import BadRequest
 from placement.engine.forest.providers import NumberColumn
 from placement.storage.failures import Diagnosis
 
+LOG = logging.getLogger(__name__)
+
 
 class SingleWrite:
     """A connection for one statement that commits by itself."""
@@ -320,21 +322,11 @@ def described_server(url: sa.URL) -> str:
 #
 # After a crash, a restore or the promotion of a replica a database may have lost commits. It then gives their
 # stamps to other commits, so what a process remembers is wrong and stamps do not show it. Each connection
-# therefore finds out which history it is in:
-#
-# * PostgreSQL: the system identifier, the database, when the server started, and since when it counts
-#   statistics, which begins anew with every recovery from a crash, also where the postmaster went on. While
-#   all of these are the same, nothing that was visible can have been lost. A promoted replica goes on with
-#   what it had: it stays as it is.
-# * SQLite: which file it is.
-# * Both, for restores in place: a witness inside the database that a restore makes anew. For PostgreSQL it is
-#   the hidden stamp (xmin) of a row that is never changed. For SQLite it is the version of the schema, which
-#   its backup interface raises.
+# therefore finds out which history it is in, by the server or file and by a witness inside of the database:
+# the README of storage has both. A promoted replica goes on with what it had, so its history stays as it is.
 #
 # This is the one place that tells the caches of a process that the database is another one now.
 
-
-LOG = logging.getLogger(__name__)
 
 # Where a connection notes its history.
 HISTORY_KEY = "placement_history"
