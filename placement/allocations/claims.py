@@ -11,7 +11,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import gcd
-from typing import TypeVar
 
 from placement.allocations.coalescing import RequestCoalescer
 from placement.allocations.group_rules import ConsumersSnapshot
@@ -258,7 +257,8 @@ def changes_of(held: Sequence[HeldAllocation], fresh: Sequence[HeldAllocation]) 
 
 
 # Counters of attempts to get something for a consumer: won, repeated, or refused by reason.
-Result = TypeVar("Result")
+
+
 # Of the classes that an error is an instance of, the first counts.
 _OUTCOMES = {
     errors.CapacityExceeded: "no_room",
@@ -268,22 +268,6 @@ _OUTCOMES = {
     errors.NotFound: "not_found",
     errors.Unavailable: "unavailable",
 }
-
-
-def attempted(
-    kind: str, attempt: Callable[[], Result], is_repeated: Callable[[Result], bool] = lambda _: False
-) -> Result:
-    """Count one attempt to get something for a consumer of this kind, and what became of it.
-
-    `is_repeated`: whether the consumer already held all that it asks for.
-    """
-    try:
-        result = attempt()
-    except errors.PlacementError as error:
-        count_refused(kind, error)
-        raise
-    (count_repeated if is_repeated(result) else count_won)(kind)
-    return result
 
 
 def count_won(kind: str, number: int = 1) -> None:
@@ -346,7 +330,12 @@ class Claims:
 
     def put(self, claims: Sequence[ConsumerClaim], *, of_one_consumer: bool = True) -> None:
         """Replace what consumers hold, and count the outcome. Raises as `replace`."""
-        attempted("consumer", lambda: self.replace(claims, of_one_consumer=of_one_consumer))
+        try:
+            self.replace(claims, of_one_consumer=of_one_consumer)
+        except errors.PlacementError as error:
+            count_refused("consumer", error)
+            raise
+        count_won("consumer")
 
     def replace(
         self, claims: Sequence[ConsumerClaim], *, of_one_consumer: bool = True, terms: Terms | None = None
