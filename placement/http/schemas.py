@@ -96,14 +96,8 @@ class HttpField(fields.Field[Any]):
 
     def deserialize(self, value: Any, attr: str | None = None, data: Any = None, **_: Any) -> Any:
         """Return the value, checked; the schema that has the field names it. Raises SchemaViolation."""
-        if value is missing:
-            return missing
-        try:
-            return self.loaded(value)
-        except SchemaViolation as violation:
-            if attr is not None:
-                violation.below(("properties", attr), attr)
-            raise
+        name = attr or ""
+        return missing if value is missing else self.item(self, value, name, "properties", name)
 
     def loaded(self, value: Any) -> Any:
         """Return the value, checked; None only where the field is nullable. Raises SchemaViolation."""
@@ -139,6 +133,10 @@ class HttpField(fields.Field[Any]):
         """Return the type and the keywords that are not None."""
         kind = [self.type_name, "null"] if self.nullable else self.type_name
         return {"type": kind, **{name: value for name, value in keywords.items() if value is not None}}
+
+    def or_null(self, described: Document) -> Document:
+        """Return the schema, or the choice of it and null if the field is nullable."""
+        return {"anyOf": [described, {"type": "null"}]} if self.nullable else described
 
     def at(self, version: Microversion) -> Self:
         """Return a copy of the field with the nested schemas of the version."""
@@ -214,7 +212,10 @@ class String(HttpField):
 
 
 class Uuid(HttpField):
-    """A text that can be normalized to a uuid; the value is its lower-case dashed form."""
+    """A text that can be normalized to a uuid; the value is its lower-case dashed form.
+
+    Where null is one, too, these are two schemas to choose from, as JSON Schema has it.
+    """
 
     type_name = "string"
     classes = (str,)
@@ -225,22 +226,16 @@ class Uuid(HttpField):
             refuse(f"{shown(value)} is not a 'uuid'", "format")
         return normal
 
-    def document(self, inner: Inner) -> Document:
-        return {"type": "string", "format": "uuid"}
-
-
-class NullableUuid(Uuid):
-    """A uuid or null, two schemas to choose from as JSON Schema has it."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(nullable=True, **options)
-
     def wrong_type(self, value: Any) -> NoReturn:
-        """Report that neither schema fits."""
-        refuse(f"{shown(value)} is not valid under any of the given schemas", "anyOf")
+        if self.nullable:
+            refuse(f"{shown(value)} is not valid under any of the given schemas", "anyOf")
+        super().wrong_type(value)
 
     def document(self, inner: Inner) -> Document:
-        return {"anyOf": [super().document(inner), {"type": "null"}]}
+        return self.or_null({"type": "string", "format": "uuid"})
+
+
+NullableUuid = partial(Uuid, nullable=True)
 
 
 class Choice(HttpField):
@@ -341,9 +336,8 @@ class AnyOf(Sequence):
         super().__init__(items, least=1)
 
     def loaded(self, value: Any) -> Any:
-        return (
-            super().loaded(value) if value is None or isinstance(value, list) else [self.items.loaded(value)]
-        )
+        is_one = value is not None and not isinstance(value, list)
+        return [self.items.loaded(value)] if is_one else super().loaded(value)
 
     def document(self, inner: Inner) -> Document:
         item = inner(self.items)
@@ -409,8 +403,7 @@ class Object(HttpField):
         return self.nested.load(value)
 
     def document(self, inner: Inner) -> Document:
-        described = inner(self.nested)
-        return {"anyOf": [described, {"type": "null"}]} if self.nullable else described
+        return self.or_null(inner(self.nested))
 
     def at(self, version: Microversion) -> Self:
         copied = copy.copy(self)
