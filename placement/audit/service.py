@@ -1,6 +1,6 @@
 """Changes of providers and consumers since a moment, without loss.
 
-A moment is handed out as a token: its history of writes (storage.backends), the time at which it was handed
+A moment is handed out as a token: its history of writes, the time at which it was handed
 out, and which transactions were over then. Changed providers are found by the stamps that every look at the
 database uses, deleted providers and consumers by the audit records that carry these stamps. Each change is
 reported once, in whatever order transactions commit.

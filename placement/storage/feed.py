@@ -3,7 +3,7 @@
 Each write stamps the providers it touches, and each look returns the stamp from which the next one has to
 look (the horizon). Rows may be reported twice, never missed; the backends define how (storage.backends).
 
-Stamps mean something within one history only (storage.backends). Each look carries its own history; a
+Stamps mean something within one history only (`History`). Each look carries its own history; a
 horizon of another one counts as too old for anything but loading everything again.
 """
 

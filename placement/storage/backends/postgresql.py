@@ -33,7 +33,7 @@ from placement.storage.tables import Revision
 
 # A look is quick; one that takes longer may wait on a dead connection.
 _QUICK_SECONDS = 5.0
-# The witness of storage.backends. On PostgreSQL the only row of this table never changes.
+# The witness of the history. On PostgreSQL the only row of this table never changes.
 _WITNESS = (
     "SELECT 'history' AS kind, 0 AS reference, xmin::text::bigint AS revision, 0 AS root, "
     "tableoid::bigint AS cluster FROM change_counter"
@@ -58,6 +58,7 @@ def _is_given(column: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
     return column == sa.any_(sa.literal_column("$1"))
 
 
+@cache
 def _text(statement: sa.CompoundSelect[Any]) -> str:
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
     return str(statement.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
@@ -181,7 +182,7 @@ _TRANSPORT = {
     # For so many milliseconds the server may leave what was sent unacknowledged.
     "tcp_user_timeout": 10_000,
 }
-# Which server it is (storage.backends), also for a user that may not read the control file.
+# Which server it is, for the history, also for a user that may not read the control file.
 _IDENTITY, _IDENTITY_WITHOUT_SYSTEM = (
     f"SELECT concat_ws('/', {system}, (SELECT oid FROM pg_database WHERE datname = current_database()), "
     "extract(epoch FROM pg_postmaster_start_time()), "
@@ -370,7 +371,7 @@ class PostgreSQL(Backend):
         for column in stamps:
             restamped = sa.update(column.table).where(column > self.stamp)
             connection.execute(restamped.values({column.name: self.stamp}))
-        # The witness of storage.backends: running processes take it for another database from now on.
+        # The witness of the history: running processes take it for another database from now on.
         counter = tables.change_counter
         connection.execute(sa.update(counter).values(value=counter.c.value))
 

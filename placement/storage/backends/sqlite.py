@@ -62,7 +62,7 @@ def _code(error: BaseException) -> int | None:
 
 
 # How SQLite shows what changed: writers are serial, so a counter is the stamp. The second part is the witness
-# of storage.backends.
+# of the history.
 _LOOK = """
     SELECT 'horizon' AS kind, 0 AS reference, value + 1 AS revision, 0 AS root, 0 AS cluster
       FROM change_counter
