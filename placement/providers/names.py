@@ -114,7 +114,7 @@ class Traits:
         """Make sure the trait exists; return whether it is new, and when it was created."""
 
         def work(transaction: Transaction) -> tuple[bool, datetime.datetime]:
-            created = names.create_trait(transaction, name)
+            created = names.create(transaction, tables.traits, name)
             entry = names.find(transaction, tables.traits, name)
             return created, entry.created_at if entry else transaction.now
 

@@ -209,11 +209,6 @@ def create_class(transaction: Transaction, name: str) -> bool:
     return False
 
 
-def create_trait(transaction: Transaction, name: str) -> bool:
-    """Insert a trait; False if it exists."""
-    return create(transaction, _traits, name)
-
-
 def rename_class(transaction: Transaction, id_: int, name: str) -> bool:
     """Rename a class; False if the name is taken. Inventories follow, for they refer to the id."""
     if find(transaction, _classes, name) is not None:
