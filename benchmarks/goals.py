@@ -32,7 +32,7 @@ class Measured(NamedTuple):
 NOT_MEASURED = Measured("not measured", "", "")
 GOALS = (
     Goal("pods", "known", "PUT a pod of a known shape, 5,000 nodes of 128 CPUs, p50", "3 ms"),
-    Goal("pods", "new", "PUT a pod of a shape nobody asked for before, p50", "6 ms"),
+    Goal("pods", "new", "PUT a pod of a new shape, p50", "6 ms"),
     Goal("pods", "preview", "preview of all 5,000 nodes, ten best, p50", "4 ms"),
     Goal("pods", "first", "first pod on a process that knows no node", "0.4 s"),
     Goal("pods", "together", "pods placed per second, 8 clients, 2 workers", "400"),

@@ -47,7 +47,7 @@ _READY_IN_A_ROW, _BETWEEN_PROBES_SECONDS = 20, 0.1
 _TOGETHER, _MORE, _SMALL = 10**7, 2 * 10**7, 3 * 10**7
 _FIRST = "the first pod, on a process that knows no node"
 _KNOWN = "place: LSR, 4 CPUs, whole cores"
-_NEW = "place: pods of sizes that nobody asked for before"
+_NEW = "place: pods of new sizes"
 _PREVIEW = "preview of all nodes, ten best shown"
 
 

@@ -1,4 +1,4 @@
-"""Docstrings of placement/ speak of things and say them at once; a class name exists once."""
+"""Docstrings and documents speak of things and say them at once; a class name exists once."""
 
 from __future__ import annotations
 
@@ -17,14 +17,47 @@ NODES = [
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
 ]
 FORBIDDEN = re.compile(
-    r"\b(?:who|whom|whose|whoever|nobody|somebody|everybody|those|told|said)\b"
-    r"|\A(?:The same|Likewise|As above)\b",
-    re.IGNORECASE,
+    r"\b(?i:who|whom|whose|whoever|nobody|somebody|everybody|those|told|said)\b"
+    r"|\A(?:The same|Likewise|As above)\b"
 )
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "SECURITY.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "placement").rglob("*.md")),
+]
+MOST_WORDS = 30
+# A block of code, code in a line, the target of a link, quoted text, text in italics.
+_NOT_PROSE = re.compile(
+    r'^ *```.*?^ *```$|`[^`]*`|(?<=\])\([^)]*\)|"[^"]*"|(?<![*\w])\*[^*\s][^*]*\*(?!\*)',
+    re.MULTILINE | re.DOTALL,
+)
+_ITEM = re.compile(r"^ *(?:[*-]|\d+\.|#+) ", re.MULTILINE)
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a document, its headings and the cells of its tables, without what is no prose."""
+    prose = _ITEM.sub("\n\n", _NOT_PROSE.sub(" ", text))
+    blocks = (" ".join(block.split()) for block in re.split(r"\n *\n|\|", prose))
+    return [sentence for block in blocks if block for sentence in re.split(r"(?<=[.?!])[*)]* ", block)]
+
+
+def too_long(text: str) -> list[str]:
+    """The sentences of more than MOST_WORDS words."""
+    return [each for each in sentences(text) if len(re.findall(r"\S*\w\S*", each)) > MOST_WORDS]
 
 
 def test_docstrings_speak_of_things_and_say_them():
     assert [place for place, node in NODES if FORBIDDEN.search(ast.get_docstring(node) or "")] == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_documents_speak_of_things(path: Path):
+    assert [sentence for sentence in sentences(path.read_text()) if FORBIDDEN.search(sentence)] == []
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
+def test_documents_say_one_thing_at_a_time(path: Path):
+    assert too_long(path.read_text()) == []
 
 
 def test_a_class_name_exists_once():
@@ -35,3 +68,10 @@ def test_a_class_name_exists_once():
 @pytest.mark.parametrize("text", ["Return whose it is.", "The same for many.", "As above."])
 def test_what_breaks_a_rule_is_found(text: str):
     assert FORBIDDEN.search(text)
+
+
+def test_what_breaks_a_rule_is_found_in_a_document():
+    text = '`who`, "who", *who* and [a link](#who).\n\n```\nwho\n```\n\n* Fine.\n* A\n  `b`, who | those'
+    assert [bool(FORBIDDEN.search(each)) for each in sentences(text)] == [False, False, True, True]
+    assert too_long("word " * 30 + "`code`.") == []
+    assert too_long(f"Short. {'word ' * 31}`code`.") != []
