@@ -25,7 +25,7 @@ DOCUMENTS = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "placement").rglob("*.md")),
 ]
-MOST_WORDS = 30
+MOST_WORDS = 25
 # A block of code, code in a line, the target of a link, quoted text, text in italics.
 _NOT_PROSE = re.compile(
     r'^ *```.*?^ *```$|`[^`]*`|(?<=\])\([^)]*\)|"[^"]*"|(?<![*\w])\*[^*\s][^*]*\*(?!\*)',
@@ -73,5 +73,5 @@ def test_what_breaks_a_rule_is_found(text: str):
 def test_what_breaks_a_rule_is_found_in_a_document():
     text = '`who`, "who", *who* and [a link](#who).\n\n```\nwho\n```\n\n* Fine.\n* A\n  `b`, who | those'
     assert [bool(FORBIDDEN.search(each)) for each in sentences(text)] == [False, False, True, True]
-    assert too_long("word " * 30 + "`code`.") == []
-    assert too_long(f"Short. {'word ' * 31}`code`.") != []
+    assert too_long("word " * 25 + "`code`.") == []
+    assert too_long(f"Short. {'word ' * 26}`code`.") != []
