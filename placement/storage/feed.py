@@ -127,12 +127,9 @@ class Feed:
                     return look
             self.close()
         # A failure over a new connection is not tried again: that would take too long.
-        try:
-            with self._database.translating():
-                return self._look(self._connect(), horizon, clusters, is_quick=False)
-        except BaseException:
-            self.close()
-            raise
+        with self.session(0) as connection:
+            look = self._look(connection, horizon, clusters, is_quick=False)
+        return look
 
     def _look(
         self, connection: sa.Connection, horizon: int, clusters: Sequence[int], *, is_quick: bool
