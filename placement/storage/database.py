@@ -26,6 +26,7 @@ from placement.storage.backends.backend import HISTORY_KEY, Backend, History, Si
 from placement.storage.backends.postgresql import PostgreSQL
 from placement.storage.backends.sqlite import SQLite
 from placement.storage.failures import Diagnosis, Incidents, OutcomeUnknown, TryAgain, Unreachable
+from placement.storage.tables import Revision
 
 # What the pool notes of a connection: when it was opened, and when it came back.
 _LAST_USE = "placement_last_use"
@@ -110,7 +111,8 @@ class Transaction:
     @cached_property
     def stamp(self) -> Any:
         """Return the value for `revision` columns: see storage.tables.Revision."""
-        return self.backend.stamp.params(self.stamp_parameters)
+        given = self.stamp_parameters
+        return sa.literal(given["stamp"], type_=Revision()) if given else self.backend.stamp
 
     @cached_property
     def stamp_parameters(self) -> Mapping[str, int]:
