@@ -22,7 +22,7 @@ from placement.engine.domain.identifiers import normalize_uuid
 from placement.engine.forest.arrays import Amounts, Mask, Rows
 from placement.engine.numa.host import FACE_VALUE, BindPolicy, HostTotals, NumaPolicy, PodRefused
 from placement.engine.search.budget import Budget, SearchEnded
-from placement.engine.search.capacity.capacity import Capacity, Offered, Summary, together
+from placement.engine.search.capacity.capacity import Capacity, Offered, Summary, summary_of, together
 from placement.engine.search.query import ForestQuery
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.columns import (
@@ -55,26 +55,8 @@ from placement.pods.statements import nodes as node_rows
 from placement.providers.view import View
 from placement.storage.database import Database
 
-
-@dataclass(frozen=True, slots=True)
-class CapacityCount:
-    """The room that some hosts have together; `lower` and `upper` are equal where that is exact.
-
-    `hosts` offer what is asked for, `taking` of them can take one. `ideal`: how many could be placed if
-    everything that is free were one host. `fragmentation`: the share of `ideal` that cannot be placed.
-    Stranded amounts and fragmentation are defined in docs/packing.md. `place`: the cluster, or the aggregate
-    (uuid) of roots.
-    """
-
-    lower: int
-    upper: int
-    hosts: int
-    taking: int
-    runs_out_first: str | None
-    ideal: int
-    fragmentation: float
-    classes: Mapping[str, Offered]
-    place: str = ""
+CapacityCount = Summary[str]
+"""The room that some hosts have together, with the classes by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +101,10 @@ class QueryCapacity:
 
     def room(self) -> CapacityCount:
         """Return the room of all hosts together."""
-        return self._count_of(self._everywhere)
+        return self._named(self._everywhere)
 
     @cached_property
-    def _everywhere(self) -> Summary:
+    def _everywhere(self) -> Summary[int]:
         summary = self._summed([each.everywhere for each in self._counted])
         if summary.lower < summary.upper <= _MOST_MEMBERS:
             # One claim for many members tries other choices beside the first, which may be worth more.
@@ -139,7 +121,7 @@ class QueryCapacity:
                 # One of all hosts takes no less than `_everywhere`.
                 summary = replace(summary, lower=max(summary.lower, self._everywhere.lower))
             if summary.hosts:
-                rooms.append(self._count_of(summary, name))
+                rooms.append(self._named(summary, name))
         return rooms
 
     def aggregates(self) -> set[int]:
@@ -156,26 +138,17 @@ class QueryCapacity:
                     host.lower,
                     host.upper,
                     self._names[host.runs_out_first],
-                    {self._names[id_]: each for id_, each in host.offered.items()},
+                    {self._names[id_]: each for id_, each in host.classes.items()},
                     like.get(host.row),
                 )
 
-    def _summed(self, summaries: Sequence[Summary]) -> Summary:
+    def _summed(self, summaries: Sequence[Summary[int]]) -> Summary[int]:
         return summaries[0] if len(summaries) == 1 else together(summaries, shares=self._shares)
 
-    def _count_of(self, summary: Summary, place: str = "") -> CapacityCount:
-        first = summary.runs_out_first
-        return CapacityCount(
-            summary.lower,
-            summary.upper,
-            summary.hosts,
-            summary.taking,
-            None if first is None else self._names[first],
-            summary.ideal,
-            round(summary.fragmentation, 4),
-            {self._names[id_]: each for id_, each in summary.offered.items()},
-            place,
-        )
+    def _named(self, summary: Summary[int], place: str = "") -> CapacityCount:
+        classes = {self._names[id_]: each for id_, each in summary.classes.items()}
+        counts = summary.lower, summary.upper, summary.hosts, summary.taking, summary.ideal
+        return Summary(*counts, classes, place)
 
 
 # The nodes of a cluster as pods would find them after a change.
@@ -424,18 +397,8 @@ class PodCapacity:
                 wanted, total = -(-int(asked.wanted.max()) // asked.unit), int(free.sum())
                 stranded = int(free[refusing].sum())
                 classes[asked.resource_class] = Offered(total, wanted, total // wanted, stranded)
-        lower = sum(each.lower for each in counted)
-        ideal = min((each.alone for each in classes.values()), default=0)
-        return CapacityCount(
-            lower,
-            sum(each.upper for each in counted),
-            len(counted),
-            sum(taking),
-            min(classes, key=lambda name: classes[name].alone, default=None),
-            ideal,
-            round(max(0.0, 1 - lower / ideal), 4) if ideal else 0.0,
-            classes,
-        )
+        lower, upper = sum(each.lower for each in counted), sum(each.upper for each in counted)
+        return summary_of(lower, upper, len(counted), sum(taking), classes)
 
     def hosts(self) -> Iterator[HostRoom]:
         """Yield the room of each node."""

@@ -132,7 +132,7 @@ def _rows(found: KindRoom) -> Iterator[tuple[Any, ...]]:
 
 
 def _row(of: str, name: str | None, uuid: str | None, room: CapacityCount | HostRoom) -> tuple[Any, ...]:
-    share = room.fragmentation if isinstance(room, CapacityCount) else None
+    share = None if isinstance(room, HostRoom) else room.fragmentation
     return of, name, uuid, room.lower, room.upper, room.runs_out_first, share
 
 

@@ -209,7 +209,7 @@ class SearchedForest(SimulatedForest):
         found: dict[int, int] = {}
         for query in queries:
             for host in Capacity(forest, sharing_map, query).hosts():
-                offered = host.offered.get(class_id)
+                offered = host.classes.get(class_id)
                 if offered is not None and offered.stranded and (roots is None or host.row in roots):
                     found[host.row] = offered.stranded
         return found

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -110,12 +110,16 @@ class Offered(NamedTuple):
     stranded: int
 
 
+ClassT = TypeVar("ClassT", int, str)
+"""The id of a resource class, or its name."""
+
+
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """A summary of some hosts: how many more fit at least and at most, and what they offer by class.
+class Summary(Generic[ClassT]):
+    """The room of some hosts: how many more fit at least and at most, equal where that is exact.
 
     `hosts` offer what is asked for, `taking` of them can take one. `ideal`: how many could be placed if
-    everything that is free were on one host.
+    everything that is free were on one host. `place`: the cluster, or the aggregate (uuid) of roots.
     docs/packing.md defines stranded amounts and fragmentation.
     """
 
@@ -124,44 +128,46 @@ class Summary:
     hosts: int
     taking: int
     ideal: int
-    offered: Mapping[int, Offered]
+    classes: Mapping[ClassT, Offered]
+    place: str = ""
 
     @property
-    def runs_out_first(self) -> int | None:
+    def runs_out_first(self) -> ClassT | None:
         """Return the class of which the hosts have enough for the fewest requests; None without hosts."""
         if not self.hosts:
             return None
-        return min(self.offered, key=lambda class_id: self.offered[class_id].alone, default=None)
+        return min(self.classes, key=lambda each: self.classes[each].alone, default=None)
 
     @property
     def fragmentation(self) -> float:
-        """Return 0 if what is free is as good as one host, 1 if it is of no use, by the lower bound."""
-        return max(0.0, 1 - self.lower / self.ideal) if self.ideal else 0.0
+        """Return the share of `ideal` that cannot be placed, by the lower bound."""
+        return round(max(0.0, 1 - self.lower / self.ideal), 4) if self.ideal else 0.0
 
 
-def summary_of(lower: int, upper: int, hosts: int, taking: int, offered: Mapping[int, Offered]) -> Summary:
+def summary_of(
+    lower: int, upper: int, hosts: int, taking: int, classes: Mapping[ClassT, Offered]
+) -> Summary[ClassT]:
     """Return a summary, with its ideal."""
-    ideal = min((each.free // each.wanted for each in offered.values()), default=0)
-    return Summary(lower, upper, hosts, taking, ideal if hosts else 0, offered)
+    ideal = min((each.free // each.wanted for each in classes.values()), default=0)
+    return Summary(lower, upper, hosts, taking, ideal if hosts else 0, classes)
 
 
-def together(summaries: Iterable[Summary], *, shares: bool) -> Summary:
+def together(summaries: Sequence[Summary[int]], *, shares: bool) -> Summary[int]:
     """Return the summary of different hosts; if some share providers, only the largest `lower` is certain."""
-    found = list(summaries)
-    lower = [each.lower for each in found]
-    offered: dict[int, Offered] = {}
-    for class_id, each in chain(*(summary.offered.items() for summary in found)):
-        free, wanted, alone, stranded = offered.get(class_id, Offered(0, 0, 0, 0))
-        offered[class_id] = Offered(
+    classes: dict[int, Offered] = {}
+    for class_id, each in chain(*(summary.classes.items() for summary in summaries)):
+        free, wanted, alone, stranded = classes.get(class_id, Offered(0, 0, 0, 0))
+        classes[class_id] = Offered(
             free + each.free, max(wanted, each.wanted), alone + each.alone, stranded + each.stranded
         )
+    lower = [each.lower for each in summaries]
     return Summary(
         max(lower) if shares else sum(lower),
-        sum(each.upper for each in found),
-        sum(each.hosts for each in found),
-        sum(each.taking for each in found),
-        sum(each.ideal for each in found),
-        offered,
+        sum(each.upper for each in summaries),
+        sum(each.hosts for each in summaries),
+        sum(each.taking for each in summaries),
+        sum(each.ideal for each in summaries),
+        classes,
     )
 
 
@@ -244,11 +250,11 @@ class Capacity:
         return _ClassOffered(entries, free, sum(amounts), alone, stranded)
 
     @cached_property
-    def everywhere(self) -> Summary:
+    def everywhere(self) -> Summary[int]:
         """Return the summary of all hosts together."""
         return self.summary(np.ones(len(self._anchors), bool))
 
-    def summary(self, among: Mask) -> Summary:
+    def summary(self, among: Mask) -> Summary[int]:
         """Return the summary of some of the hosts together."""
         if self.shares:
             lower, upper = total(self._viable_bounds, self._parts, self._sharers, among[self._viable_at])
@@ -267,11 +273,8 @@ class Capacity:
 
     def hosts(self) -> Iterator[HostCount]:
         """Yield the hosts one by one, in order of their ids."""
-        providers, roots, sums = self._forest.providers, self.roots, self._anchors.sums
-        columns = {}
-        for class_id, each in self._classes.items():
-            free, stranded = (sums(each.entries.hosts, of).tolist() for of in (each.free, each.stranded_free))
-            columns[class_id] = (each.wanted, free, each.alone.tolist(), stranded)
+        providers, roots = self._forest.providers, self.roots
+        columns = self._sums_of_classes(np.arange(len(roots)), len(roots))
         # The class of which each host has enough for the fewest requests.
         first: Iterable[int] = ()
         if self._classes and len(roots):
@@ -287,11 +290,11 @@ class Capacity:
             strict=True,
         )
         for at, (row, id_, uuid, lower, upper, least) in enumerate(numbers):
-            offered = {
+            classes = {
                 class_id: Offered(free[at], wanted, alone[at], stranded[at])
                 for class_id, (wanted, free, alone, stranded) in columns.items()
             }
-            yield HostCount(row, id_, uuid, lower, upper, least, offered)
+            yield HostCount(row, id_, uuid, lower, upper, least, classes)
 
     def aggregates(self) -> set[int]:
         """Return the ids of the aggregates that hosts are in by their roots."""
@@ -302,7 +305,7 @@ class Capacity:
         """Return the number of the set of aggregates that each host is in."""
         return self._forest.aggregates.numbers_of(self._forest.count)[self.roots].astype(np.intp)
 
-    def by_aggregate(self, ids: Iterable[int]) -> list[Summary]:
+    def by_aggregate(self, ids: Iterable[int]) -> list[Summary[int]]:
         """Return the summary of the hosts with roots in an aggregate, for each of the aggregates."""
         # Hosts share few distinct sets of aggregates: each is summed once.
         label = self._sets_of_hosts()
@@ -310,28 +313,37 @@ class Capacity:
         groups = [[number for number, members in sets.items() if id_ in members] for id_ in ids]
         if self.shares or not groups:
             return [self.summary(np.isin(label, labels)) for labels in groups]
-
-        def summed(numbers: Amounts, of: Rows) -> Amounts:
-            sums = np.zeros(max(sets, default=0) + 1, np.int64)
-            np.add.at(sums, of, numbers)
-            return sums
-
-        per_host = (self._lower, self.upper, np.ones(len(label), np.int64), (self.upper > 0).astype(np.int64))
-        bounds = [summed(each, label) for each in per_host]
-        columns = {}
-        for class_id, each in self._classes.items():
-            of = label[each.entries.hosts]
-            parts = [summed(each.free, of), summed(each.alone, label), summed(each.stranded_free, of)]
-            columns[class_id] = each.wanted, parts
+        count = max(sets, default=0) + 1
+        per_host = (self._lower, self.upper, np.ones_like(self.upper), (self.upper > 0).astype(np.int64))
+        bounds = [_sums(label, each, count) for each in per_host]
+        columns = self._sums_of_classes(label, count)
         summaries = []
         for labels in groups:
-            offered = {}
-            for class_id, (wanted, parts) in columns.items():
-                free, alone, stranded = (int(each[labels].sum()) for each in parts)
-                offered[class_id] = Offered(free, wanted, alone, stranded)
-            lower, upper, hosts, taking = (int(each[labels].sum()) for each in bounds)
-            summaries.append(summary_of(lower, upper, hosts, taking, offered))
+            classes = {}
+            for class_id, (wanted, *parts) in columns.items():
+                free, alone, stranded = (sum(each[at] for at in labels) for each in parts)
+                classes[class_id] = Offered(free, wanted, alone, stranded)
+            lower, upper, hosts, taking = (sum(each[at] for at in labels) for each in bounds)
+            summaries.append(summary_of(lower, upper, hosts, taking, classes))
         return summaries
+
+    def _sums_of_classes(
+        self, label: Rows, count: int
+    ) -> dict[int, tuple[int, list[int], list[int], list[int]]]:
+        """Return what is wanted of each class, and what is free, alone and stranded, by label of hosts."""
+        columns = {}
+        for class_id, each in self._classes.items():
+            of, stranded = label[each.entries.hosts], np.where(each.stranded, each.free, 0)
+            free, alone = _sums(of, each.free, count), _sums(label, each.alone, count)
+            columns[class_id] = each.wanted, free, alone, _sums(of, stranded, count)
+        return columns
+
+
+def _sums(labels: Rows, numbers: Amounts, count: int) -> list[int]:
+    sums = np.zeros(count, np.int64)
+    np.add.at(sums, labels, numbers)
+    listed: list[int] = sums.tolist()
+    return listed
 
 
 class HostCount(NamedTuple):
@@ -346,7 +358,7 @@ class HostCount(NamedTuple):
     lower: int
     upper: int
     runs_out_first: int
-    offered: Mapping[int, Offered]
+    classes: Mapping[int, Offered]
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,11 +370,6 @@ class _ClassOffered:
     wanted: int
     alone: Amounts
     stranded: Mask
-
-    @property
-    def stranded_free(self) -> Amounts:
-        """Return what is free at each entry that is stranded, 0 elsewhere."""
-        return np.where(self.stranded, self.free, 0)
 
     def among(self, hosts: Mask) -> Offered:
         """Return the offer of some hosts together; what sharing providers have counts once."""
