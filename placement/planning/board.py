@@ -308,7 +308,8 @@ class QueryWish:
     def tells_all(self, board: MoveSimulation) -> bool:
         """Return whether amounts can be split in one way only: each provider gives at most one unit."""
         split = {name for query in self.queries for group in query.groups for name in group.split}
-        return all(board.ground.most_of_one(name) <= 1 for name in split)
+        columns = [board.ground.column(name) for name in split]
+        return all((column.entries.capacity_of[column.held] <= 1).all() for column in columns)
 
     def spots(self, board: MoveSimulation) -> Iterator[Spot]:
         """Yield its spots on the board as it is, on hosts that are open."""

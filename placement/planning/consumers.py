@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import sqlalchemy as sa
 
 from placement.allocations.candidates import CandidateSearch, SearchOptions
@@ -191,7 +192,8 @@ class Roster:
         self._view, self._candidates, self._ground = view, candidates, ground
         self._homes, self._budget = homes, budget
         self._clusters = {each.facts.id: each for each in clusters}
-        self.rows = ground.rows_by_id()
+        rows = np.flatnonzero(ground.alive())
+        self.rows = dict(zip(ground.providers.id[rows].tolist(), rows.tolist(), strict=True))
         nodes = [(each.facts.id, node) for each in clusters for node in each.columns.nodes]
         # Rows of the hosts of each cluster by storage id.
         self._roots: dict[int, dict[int, int]] = {cluster_id: {} for cluster_id in self._clusters}
@@ -250,7 +252,7 @@ class Roster:
 
     def _consumer(self, holder: Holder, draws: Draws) -> Iterator[PlacedConsumer]:
         self._budget.look()
-        roots = {self._ground.root_of(draw.row) for draw in draws if not self._ground.is_shared(draw.row)}
+        roots = {self._ground.root_of(draw.row) for draw in draws if draw.row not in self._ground.sharers}
         if not roots:
             return
         spot = Spot(min(roots), draws)

@@ -116,11 +116,11 @@ class Goals:
         `staying` is the name of these hosts in the text.
         """
         board = self._board
-        open_ = {root for root in board.ground.roots_in_order() if board.closed[root] <= 0}
+        open_ = {root for root in board.ground.roots.tolist() if board.closed[root] <= 0}
         slack = _slack(each for root in open_ for each in board.on.get(root, {}).values())
         for class_id, wanted in need.items():
             free = board.ground.by_root(class_id)
-            left = sum(free[root].free for root in free.keys() & open_) + slack[class_id]
+            left = sum(free[root][0] for root in free.keys() & open_) + slack[class_id]
             if wanted > left:
                 return f"{staying} have {left} {board.class_name(class_id)} left in all, {wanted} are needed"
         return ""
@@ -444,8 +444,8 @@ def most_free(
     for class_id in sorted({name for each in here if each.wish is not None for name in each.wish.wanted}):
         found = board.ground.by_root(class_id)
         uses = {root: found[root] for root in found.keys() & set(roots)}
-        held = sum(use.used for use in uses.values()) - slack[class_id]
-        rooms = {root: use.free + use.used for root, use in uses.items()}
+        held = sum(used for _, used in uses.values()) - slack[class_id]
+        rooms = {root: free + used for root, (free, used) in uses.items()}
         left = sum(rooms.get(root, 0) for root in staying)
         others = sorted((rooms.get(root, 0) for root in roots if root not in staying), reverse=True)
         kept = len(staying)
@@ -565,7 +565,7 @@ class Defragmenting:
             touched |= {each.consumer.root, each.to.root}
             left.update({(row, name): amount for row, name, amount in each.consumer.spot.draws})
             left.subtract({(row, name): amount for row, name, amount in each.to.draws})
-        if any(amount and board.ground.is_shared(row) for (row, _), amount in left.items()):
+        if any(amount and row in board.ground.sharers for (row, _), amount in left.items()):
             # What a sharing provider has left also affects hosts that nothing came to or left.
             touched |= self._roots
         now = board.ground.stranded(self._wish.queries, self._class_id, touched)
@@ -584,7 +584,7 @@ class Defragmenting:
         def harm(spot: Spot) -> tuple[int, int]:
             root = spot.root
             if root not in self._offers:
-                self._offers[root] = self._board.ground.offers(root, self._class_id)
+                self._offers[root] = self._class_id in self._board.ground.amounts(root)
             if not self._offers[root]:
                 return 0, 0
             return (1, -self._stranded[root]) if root in self._stranded else (2, 0)

@@ -106,7 +106,7 @@ class EvictionPlanner:
         return (
             not board.ground.was_cut
             and all(wish.tells_all(board) for wish in wishes.values())
-            and not any(board.ground.is_shared(draw.row) for each in consumers for draw in each.spot.draws)
+            and not any(draw.row in board.ground.sharers for each in consumers for draw in each.spot.draws)
         )
 
     # -- ways ---------------------------------------------------------------------------------------

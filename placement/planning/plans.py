@@ -210,7 +210,7 @@ class Plans:
         snapshots = [self._cluster_cache.view(name) for name in (homes if chosen is None else chosen)]
         ground = SearchedForest(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
         roster = Roster(view, self._candidates, ground, snapshots, frozenset(homes.values()), budget)
-        inside = ground.roots_in_order()
+        inside = ground.roots.tolist()
         outside: set[int] = set()
         if chosen is not None:
             mine = frozenset(homes[name] for name in chosen)
@@ -282,7 +282,7 @@ class _Making:
         elif goal.name == EMPTY:
             reached = goals.empty(self._roots(goal.hosts))
         elif goal.name == FREE:
-            hosts = [root for root in scene.inside if not scene.ground.shares(root)]
+            hosts = [root for root in scene.inside if root not in scene.ground.sharing_roots]
             reached = goals.free(goal.count, hosts)
         else:
             if goal.kind.pod is not None:
@@ -331,7 +331,7 @@ class _Making:
             row = ground.row_of_uuid(uuids[name]) if name in uuids else -1
             if row not in inside:
                 raise BadRequest(f"goal.empty[{at}]: there is no host {name!r} here")
-            if ground.shares(row):
+            if row in ground.sharing_roots:
                 raise BadRequest(f"goal.empty[{at}]: {name!r} shares what it has with hosts; it is none")
             roots.append(row)
         return list(dict.fromkeys(roots))
@@ -463,7 +463,7 @@ class _MoveCheck:
                 if name not in names.class_ids:
                     return f"there is no resource class {name} any more"
                 given.append(Draw(row, names.class_ids[name], amount))
-        roots = [ground.root_of(draw.row) for draw in given if not ground.is_shared(draw.row)]
+        roots = [ground.root_of(draw.row) for draw in given if draw.row not in ground.sharers]
         if not roots:
             return "holds nothing of a host"
         spot = Spot(roots[0], tuple(sorted(given)))

@@ -13,9 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from placement.engine.forest.arrays import HUGE, Amounts, IdIndex, Indices, Mask, Rows, from_text, table_of
-from placement.engine.forest.inventories import Draw, InventoryColumn, OfferedColumns
+from placement.engine.forest.inventories import Draw, InventoryColumn, OfferedColumns, whole
 from placement.engine.forest.memberships import Memberships
 from placement.engine.forest.providers import (
+    LARGEST_RATIO,
+    MILLION,
     NONE,
     NumberColumn,
     ProviderColumns,
@@ -67,7 +69,8 @@ class Forest:
         rows, table = self._known(offered, 10)
         for class_id in np.unique(table[:, 1]).tolist():
             chosen = table[:, 1] == class_id
-            self.column(class_id).load(rows[chosen], table[chosen, 2:])
+            ratio = table[chosen, 9] / MILLION
+            self.column(class_id).put_all(rows[chosen], OfferedColumns._make([*table[chosen, 2:9].T, ratio]))
         for members, pairs in ((self.traits, snapshot.traits), (self.aggregates, snapshot.aggregates)):
             rows, table = self._known(pairs, 2)
             members.load(self.count, (rows, table[:, 1].astype(np.int32)))
@@ -229,7 +232,13 @@ class Forest:
 
     def has_room(self, draws: Iterable[Draw]) -> bool:
         """Return whether there is room for all draws, each alone."""
-        return all(self.inventories[draw.class_id].has_free(draw.row, draw.amount) for draw in draws)
+        return all(self.free(draw.row, draw.class_id) >= draw.amount for draw in draws)
+
+    def free(self, row: int, class_id: int) -> int:
+        """Return how much is left of an inventory, below zero if too much is held; 0 where there is none."""
+        column = self.column(class_id)
+        entry = column.entry_of(row)
+        return 0 if entry < 0 else int(column.entries.free[entry])
 
     @property
     def is_flat(self) -> bool:
@@ -376,7 +385,10 @@ def _replace(forest: Forest, states: ProviderStates) -> None:
     rows = forest.rows_of(np.array(states.altered, np.int64))
     if not len(rows):
         return
-    provider, classes, *rest = (np.asarray(column) for column in states.inventories)
+    provider, classes, total, reserved, *units_and_used, full_ratio = map(np.asarray, states.inventories)
+    capacity = whole((total - reserved) * full_ratio)
+    ratio = np.rint(np.minimum(full_ratio, LARGEST_RATIO) * MILLION) / MILLION
+    columns = (capacity, *units_and_used, total, reserved, ratio)
     offered = forest.rows_of(provider)
     for class_id in {*np.unique(classes).tolist(), *forest.inventories}:
         of_class = classes == class_id
@@ -385,7 +397,7 @@ def _replace(forest: Forest, states: ProviderStates) -> None:
         left[rows] = True
         left[offering] = False
         forest.column(class_id).cut(np.flatnonzero(left))
-        forest.column(class_id).put_all(offering, OfferedColumns(*(column[of_class] for column in rest)))
+        forest.column(class_id).put_all(offering, OfferedColumns(*(column[of_class] for column in columns)))
     for members, sets in ((forest.traits, states.traits), (forest.aggregates, states.aggregates)):
         # The number of the set of each provider; the last set is empty.
         carriers = [np.asarray(carriers) for _, carriers in sets]

@@ -19,7 +19,7 @@ from placement.engine.forest.arrays import (
     Shares,
     column_of,
 )
-from placement.engine.forest.providers import LARGEST_RATIO, MILLION, InventoryRow
+from placement.engine.forest.providers import MILLION, InventoryRow
 
 # The parts of the inventories of one resource class, as columns.
 
@@ -45,14 +45,15 @@ class CapacityColumns(Columns):
 
 
 class OfferedColumns(NamedTuple):
-    """Columns of many inventories of one class, in the order of `ProviderStates`."""
+    """Columns of many inventories of one class, in the order of `InventoryRow`."""
 
-    total: Amounts
-    reserved: Amounts
+    capacity: Amounts
     min_unit: Amounts
     max_unit: Amounts
     step_size: Amounts
     used: Amounts
+    total: Amounts
+    reserved: Amounts
     ratio: Shares
 
 
@@ -91,32 +92,6 @@ class InventoryColumn:
         self._uses_min = self._uses_max = self._uses_step = False
         # Whether every entry has the number of its provider, as in a cloud where all hosts have the class.
         self._aligned = True
-
-    def load(self, providers: Indices, rows: Amounts) -> None:
-        """Start over from parallel arrays.
-
-        The columns of `rows` are the fields of InventoryRow after class_id.
-        """
-        self.__init__()  # type: ignore[misc]
-        count = len(providers)
-        self.entries.ensure(count)
-        self.offers.ensure(count)
-        self._count = count
-        entries, offers = self.entries, self.offers
-        entries.provider[:count] = providers
-        entries.capacity_of[:count], entries.used[:count] = rows[:, 0], rows[:, 4]
-        entries.min_unit[:count], entries.max_unit[:count] = rows[:, 1], rows[:, 2]
-        entries.step_size[:count] = rows[:, 3]
-        offers.total[:count], offers.reserved[:count] = rows[:, 5], rows[:, 6]
-        entries.free[:count] = entries.capacity_of[:count] - entries.used[:count]
-        offers.ratio[:count] = rows[:, 7] / MILLION
-        if count:
-            self._entry_of.ensure(int(providers.max()) + 1)
-            self._entry_of.entry[providers] = np.arange(count, dtype=np.int32)
-        self._aligned = bool((providers == np.arange(count)).all())
-        self._uses_min = bool((entries.min_unit[:count] > 1).any())
-        self._uses_max = bool((entries.max_unit[:count] < entries.capacity_of[:count]).any())
-        self._uses_step = bool((entries.step_size[:count] > 1).any())
 
     def frozen(self, providers: int) -> InventoryColumn:
         """Return a view of the column as it is now, for `providers` rows of the forest; it never changes."""
@@ -239,19 +214,18 @@ class InventoryColumn:
         if not len(providers):
             return
         at, entries = self._entries_for(providers), self.entries
-        capacity = whole((offered.total - offered.reserved) * offered.ratio)
         entries.provider[at] = providers
-        entries.capacity_of[at] = capacity
+        entries.capacity_of[at] = offered.capacity
         entries.used[at] = offered.used
-        entries.free[at] = capacity - offered.used
+        entries.free[at] = offered.capacity - offered.used
         entries.min_unit[at] = offered.min_unit
         entries.max_unit[at] = offered.max_unit
         entries.step_size[at] = offered.step_size
         self._uses_min |= bool((offered.min_unit > 1).any())
-        self._uses_max |= bool((offered.max_unit < capacity).any())
+        self._uses_max |= bool((offered.max_unit < offered.capacity).any())
         self._uses_step |= bool((offered.step_size > 1).any())
         offers = self.offers
-        ratio = (np.rint(np.minimum(offered.ratio, LARGEST_RATIO) * MILLION) / MILLION).astype(np.float32)
+        ratio = offered.ratio.astype(np.float32)
         given = ((offers.total, offered.total), (offers.reserved, offered.reserved), (offers.ratio, ratio))
         # Seldom: writing may copy columns that a snapshot shares.
         if any((column[at] != values).any() for column, values in given):
@@ -272,9 +246,9 @@ class InventoryColumn:
         new = np.flatnonzero(at < 0)
         if len(new):
             reused = [self._vacant.pop() for _ in range(min(len(self._vacant), len(new)))]
-            added = len(new) - len(reused)
-            at[new] = [*reused, *range(self._count, self._count + added)]
-            self._count += added
+            last = self._count + len(new) - len(reused)
+            at[new] = np.concatenate([np.array(reused, np.intp), np.arange(self._count, last)])
+            self._count = last
             self.entries.ensure(self._count)
             self.offers.ensure(self._count)
             self._entry_of.own()
@@ -351,11 +325,6 @@ class InventoryColumn:
         """Return what is left at each provider, below 0 if it is overfull; 0 without an inventory."""
         at = self.entries_of(providers)
         return np.where(at >= 0, self.entries.free[at], 0)
-
-    def has_free(self, provider: int, amount: int) -> bool:
-        """Return whether one provider has that amount left."""
-        entry = self.entry_of(provider)
-        return entry >= 0 and int(self.entries.free[entry]) >= amount
 
     def admits(self, provider: int, amounts: Sequence[int]) -> bool:
         """Return whether the units of one provider allow these amounts of one consumer, whatever is left."""

@@ -68,9 +68,10 @@ class Memberships:
         """Return the set of one provider."""
         return self._sets[int(self._numbers.number[row])]
 
-    def numbers(self, rows: Indices) -> list[int]:
-        """Return the set numbers of many providers; `members` resolves them."""
-        return [int(number) for number in self._numbers.number[rows].tolist()]
+    @property
+    def numbers(self) -> Indices:
+        """The number of the set of each row; `sets` has the sets."""
+        return self._numbers.number
 
     @property
     def bytes(self) -> int:
@@ -81,14 +82,6 @@ class Memberships:
     def sets(self) -> Sequence[frozenset[int]]:
         """The distinct sets by their numbers."""
         return self._sets
-
-    def numbers_of(self, count: int) -> Indices:
-        """Return the set numbers of the first `count` rows."""
-        return self._numbers.number[:count]
-
-    def members(self, number: int) -> frozenset[int]:
-        """Return the ids in a numbered set."""
-        return self._sets[number]
 
     def assign(self, row: int, ids: frozenset[int]) -> None:
         """Give one provider its set."""

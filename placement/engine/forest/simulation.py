@@ -64,12 +64,6 @@ class SimulatedForest(Forest):
             self.inventories[draw.class_id].take(draw.row, sign * draw.amount)
             providers.touch(int(providers.root[draw.row]))
 
-    def free(self, row: int, class_id: int) -> int:
-        """Return how much is left of an inventory, below zero if too much is held; 0 where there is none."""
-        column = self.column(class_id)
-        entry = column.entry_of(row)
-        return 0 if entry < 0 else int(column.entries.free[entry])
-
     # -- what there is ------------------------------------------------------------------------------
 
     def reoffer(self, class_id: int, roots: Sequence[int], ratio: float | None, reserved: int | None) -> None:

@@ -30,11 +30,9 @@ class GroupTotals(NamedTuple):
 
 def by_aggregate(forest: Forest, preferred: Collection[int]) -> list[GroupTotals]:
     """Return the sums by aggregate of the roots; trees in no aggregate are the group NO_AGGREGATE."""
-    count = forest.count
-    numbers = forest.aggregates.numbers_of(count)
     groups, group_of_set = groups_of_sets(forest, preferred)
-    roots = np.maximum(forest.providers.root[:count], 0)
-    return _sums(forest, groups, group_of_set[numbers[roots]])
+    roots = np.maximum(forest.providers.root[: forest.count], 0)
+    return _sums(forest, groups, group_of_set[forest.aggregates.numbers[roots]])
 
 
 def groups_of_sets(forest: Forest, preferred: Collection[int]) -> tuple[list[int], Rows]:
@@ -174,7 +172,7 @@ def fleet_of(forest: Forest, preferred: Collection[int], only: int | None = None
     roots = forest.roots
     if only is not None:
         roots = roots[forest.aggregates.satisfying(roots, (frozenset((only,)),), frozenset())]
-    group_of = group_of_set[forest.aggregates.numbers_of(forest.count)[roots]]
+    group_of = group_of_set[forest.aggregates.numbers[roots]]
     # Groups without any of these trees are left out.
     present, group_of = np.unique(group_of, return_inverse=True)
     groups = [groups[place] for place in present.tolist()]

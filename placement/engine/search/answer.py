@@ -385,14 +385,14 @@ def summarise(forest: Forest, rows: Indices) -> list[ProviderSummary]:
         for place, capacity, amount in zip(having.tolist(), capacities, used, strict=True):
             resources[place].append((class_id, capacity, amount))
     parents = providers.parent[rows]
-    sets = forest.traits.numbers(rows)
+    sets = forest.traits.numbers[rows].tolist()
     return [
         ProviderSummary(
             uuid,
             parent if has_parent else None,
             root,
             offered,
-            forest.traits.members(number),
+            forest.traits.sets[number],
         )
         for uuid, parent, has_parent, root, offered, number in zip(
             to_text(providers.uuid[rows]),

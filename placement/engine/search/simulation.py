@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -31,21 +30,16 @@ State = tuple[int, int]
 """What a tree holds, and what is held of sharing providers, as numbers."""
 
 
-class TreeFree(NamedTuple):
-    """An amount of a class that a tree has left, and the amount of it that is held."""
-
-    free: int
-    used: int
-
-
 class SearchedForest(SimulatedForest):
     """A simulated forest that finds places for requests, and knows them while a tree holds the same."""
 
     def __init__(self, forest: Forest, sharing_map: SharingMap, sharing_trait: int) -> None:
         super().__init__(forest)
         self._sharing_map = sharing_map
-        self._sharers = frozenset(sharing_map.of(forest, sharing_trait).providers.tolist())
-        self._sharing_roots = frozenset(map(self.root_of, self._sharers))
+        self.sharers = frozenset(sharing_map.of(forest, sharing_trait).providers.tolist())
+        """The providers that share what they have with other trees."""
+        self.sharing_roots = frozenset(map(self.root_of, self.sharers))
+        """The roots of the trees of these providers."""
         self.was_cut = False
         """Whether a tree had more candidates than were looked at."""
         self._states: dict[int, int] = {}
@@ -63,7 +57,7 @@ class SearchedForest(SimulatedForest):
         for draw in draws:
             # A sum does not depend on the order in which amounts were taken.
             number = sign * draw.amount * (hash((draw.row, draw.class_id)) | 1)
-            if draw.row in self._sharers:
+            if draw.row in self.sharers:
                 self._shared += number
             else:
                 root = self.root_of(draw.row)
@@ -84,33 +78,15 @@ class SearchedForest(SimulatedForest):
         entry = column.entry_of(draw.row)
         return entry >= 0 and int(column.entries.used[entry]) >= draw.amount
 
-    def shares(self, root: int) -> bool:
-        """Return whether any provider of a tree shares what it has with other trees."""
-        return root in self._sharing_roots
-
     # -- what there is ------------------------------------------------------------------------------
 
     def root_of(self, row: int) -> int:
         """Return the root of a provider."""
         return int(self.providers.root[row])
 
-    def is_shared(self, row: int) -> bool:
-        """Return whether a provider shares what it has with other trees."""
-        return row in self._sharers
-
-    def rows_by_id(self) -> dict[int, int]:
-        """Return the rows of all providers by their storage ids."""
-        rows = np.flatnonzero(self.alive())
-        return dict(zip(self.providers.id[rows].tolist(), rows.tolist(), strict=True))
-
     def uuids(self, rows: Sequence[int]) -> list[str]:
         """Return the uuids of providers."""
         return to_text(self.providers.uuid[np.array(rows, np.intp)]) if rows else []
-
-    def roots_in_order(self) -> list[int]:
-        """Return all roots, in order of their storage ids."""
-        found: list[int] = self.roots.tolist()
-        return found
 
     def sums(self, root: int, class_ids: Collection[int]) -> dict[int, int]:
         """Return how much a tree has left of each of the classes."""
@@ -119,8 +95,8 @@ class SearchedForest(SimulatedForest):
             class_id: int(np.maximum(self.column(class_id).free_of(rows), 0).sum()) for class_id in class_ids
         }
 
-    def by_root(self, class_id: int) -> dict[int, TreeFree]:
-        """Return what each tree that offers a class has left of it, and what is held."""
+    def by_root(self, class_id: int) -> dict[int, tuple[int, int]]:
+        """Return (amount left, amount held) of a class for each tree that offers it."""
         column = self.column(class_id)
         held = column.held
         entries = column.entries
@@ -129,13 +105,7 @@ class SearchedForest(SimulatedForest):
         free, used = np.zeros(len(found), np.int64), np.zeros(len(found), np.int64)
         np.add.at(free, at, np.maximum(entries.free[held], 0))
         np.add.at(used, at, entries.used[held])
-        rooms = map(TreeFree, free.tolist(), used.tolist())
-        return dict(zip(found.tolist(), rooms, strict=True))
-
-    def most_of_one(self, class_id: int) -> int:
-        """Return the most that one provider offers of a class."""
-        column = self.column(class_id)
-        return int(column.entries.capacity_of[column.held].max(initial=0))
+        return dict(zip(found.tolist(), zip(free.tolist(), used.tolist(), strict=True), strict=True))
 
     def amounts(self, root: int) -> dict[int, tuple[int, int]]:
         """Return what a tree offers of each class, and what of it is held."""
@@ -150,12 +120,8 @@ class SearchedForest(SimulatedForest):
 
     def shared_classes(self) -> set[int]:
         """Return the classes that sharing providers offer."""
-        rows = np.array(sorted(self._sharers), np.intp)
-        return {
-            class_id
-            for class_id, column in self.inventories.items()
-            if len(rows) and (column.entries_of(rows) >= 0).any()
-        }
+        rows = np.array(sorted(self.sharers), np.intp)
+        return {id_ for id_, column in self.inventories.items() if (column.entries_of(rows) >= 0).any()}
 
     def _members(self, root: int) -> Rows:
         return self.in_trees(np.array([root], np.intp))
@@ -205,7 +171,7 @@ class SearchedForest(SimulatedForest):
         forest: Forest = self
         sharing_map = self._sharing_map
         if roots is not None:
-            forest, sharing_map = only(forest, [*roots, *map(self.root_of, self._sharers)]), SharingMap()
+            forest, sharing_map = only(forest, [*roots, *map(self.root_of, self.sharers)]), SharingMap()
         found: dict[int, int] = {}
         for query in queries:
             for host in Capacity(forest, sharing_map, query).hosts():
@@ -213,10 +179,6 @@ class SearchedForest(SimulatedForest):
                 if offered is not None and offered.stranded and (roots is None or host.row in roots):
                     found[host.row] = offered.stranded
         return found
-
-    def offers(self, root: int, class_id: int) -> bool:
-        """Return whether a tree offers a class."""
-        return bool((self.column(class_id).entries_of(self._members(root)) >= 0).any())
 
     def candidates(self, key: object, query: ForestQuery, root: int) -> list[Draws]:
         """Return the different ways in which a tree can take the request. Raises SearchEnded."""
@@ -247,7 +209,7 @@ class SearchedForest(SimulatedForest):
         """Return candidates on the providers of `draws`, their ancestors and sharers. Raises SearchEnded."""
         query.budget.look()
         parents, rows = self.providers.parent, set[int]()
-        for row in (draw.row for draw in draws if draw.row not in self._sharers):
+        for row in (draw.row for draw in draws if draw.row not in self.sharers):
             while row >= 0:
                 rows.add(row)
                 row = int(parents[row])
@@ -288,6 +250,6 @@ class SearchedForest(SimulatedForest):
             columns = self.inventories.values()
             is_plain = sum(column.entry_of(row) >= 0 for column in columns) == 1
             is_leaf = not (self.providers.parent[self._members(self.root_of(row))] == row).any()
-            traits = self.traits.numbers(np.array([row], np.int32))[0]
+            traits = int(self.traits.numbers[row])
             self._kinds[row] = traits if is_plain and is_leaf else None
         return self._kinds[row]

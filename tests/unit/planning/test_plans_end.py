@@ -97,7 +97,7 @@ def crowded(vcpu: int, each: int, *, is_searched: bool = True) -> Scene:
 )
 def test_as_many_hosts_as_sums_allow_are_freed(vcpu, each, more, achieved, why):
     scene = crowded(vcpu, each, is_searched=achieved > 0)
-    reached = goals_of(scene).free(more, scene.ground.roots_in_order())
+    reached = goals_of(scene).free(more, scene.ground.roots.tolist())
     assert (reached.achieved, reached.complete) == (achieved, True)
     assert achieved or reached.bound == Bound(0, IMPOSSIBLE)
     assert all(words in reached.why for words in why)

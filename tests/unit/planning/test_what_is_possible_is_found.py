@@ -160,7 +160,7 @@ def aims(chance: random.Random, walk: Walk, asked: CandidateQuery) -> list[Aim]:
         ),
         Aim(
             "free",
-            lambda scene, goals: goals.free(more, scene.ground.roots_in_order()),
+            lambda scene, goals: goals.free(more, scene.ground.roots.tolist()),
             lambda state: len(walk.occupied(state)) + more <= before,
         ),
     ]
@@ -275,7 +275,7 @@ def test_the_rest_is_what_counting_finds_after_the_moves():
         scene = Scene(sharing_cluster(chance), MOST_OF_THESE)
         wish = scene.wish(asked(chance))
         ground, class_id = scene.ground, scene.world.classes["VCPU"]
-        hosts = [root for root in ground.roots_in_order() if not ground.shares(root)]
+        hosts = [root for root in ground.roots.tolist() if root not in ground.sharing_roots]
         reached = Defragmenting(scene.board, scene.maker, wish, class_id, hosts).run(MOST_OF_THESE)
         stranded = ground.stranded(wish.queries, class_id)
         assert reached.wanted - reached.achieved == sum(stranded.get(root, 0) for root in hosts), seed

@@ -298,18 +298,15 @@ class Capacity:
 
     def aggregates(self) -> set[int]:
         """Return the ids of the aggregates that hosts are in by their roots."""
-        members = self._forest.aggregates.members
-        return {id_ for number in np.unique(self._sets_of_hosts()).tolist() for id_ in members(number)}
-
-    def _sets_of_hosts(self) -> Rows:
-        """Return the number of the set of aggregates that each host is in."""
-        return self._forest.aggregates.numbers_of(self._forest.count)[self.roots].astype(np.intp)
+        aggregates = self._forest.aggregates
+        return set().union(*(aggregates.sets[at] for at in np.unique(aggregates.numbers[self.roots])))
 
     def by_aggregate(self, ids: Iterable[int]) -> list[Summary[int]]:
         """Return the summary of the hosts with roots in an aggregate, for each of the aggregates."""
         # Hosts share few distinct sets of aggregates: each is summed once.
-        label = self._sets_of_hosts()
-        sets = {number: self._forest.aggregates.members(number) for number in np.unique(label).tolist()}
+        aggregates = self._forest.aggregates
+        label = aggregates.numbers[self.roots].astype(np.intp)
+        sets = {number: aggregates.sets[number] for number in np.unique(label).tolist()}
         groups = [[number for number, members in sets.items() if id_ in members] for id_ in ids]
         if self.shares or not groups:
             return [self.summary(np.isin(label, labels)) for labels in groups]

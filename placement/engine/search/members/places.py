@@ -84,8 +84,8 @@ class AggregatePlaces:
 
     def of(self, rows: Rows | Indices) -> Rows:
         """Return the aggregates of the host of each consumer."""
-        sets = self._forest.aggregates.numbers_of(self._forest.count)
-        places: Rows = self._of_set[sets[hosts_of(self._forest, self._sharers, rows)]]
+        hosts = hosts_of(self._forest, self._sharers, rows)
+        places: Rows = self._of_set[self._forest.aggregates.numbers[hosts]]
         return places
 
 
