@@ -28,7 +28,6 @@ from placement.engine.forest.arrays import (
 )
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.inventories import Draw
-from placement.engine.search.query import Slot
 from placement.engine.search.ranking import ScoreTable
 from placement.engine.search.search import FoundCandidates
 
@@ -205,60 +204,45 @@ class Answer:
 
     def __init__(self, forest: Forest, found: FoundCandidates) -> None:
         self._forest = forest
-        self._found = found
-
-    @property
-    def splits(self) -> bool:
-        """Return whether several providers may serve one slot: then only `elements` lists all of them."""
-        return self._found.shares is not None
-
-    @property
-    def slots(self) -> tuple[Slot, ...]:
-        """Return the slots of the query."""
-        return self._found.slots
+        self._ranking = found.ranking
+        self._shares = found.shares
+        self.slots = found.slots
+        """The slots of the query."""
+        self.provider_rows: Indices = found.candidates
+        """The provider rows of each candidate, one column per slot; of a split slot, one provider."""
+        self.splits = found.shares is not None
+        """Whether several providers may serve one slot: then only `elements` lists all of them."""
+        self.is_ordered = found.ranking is not None
+        """Whether the candidates come best first."""
 
     def __len__(self) -> int:
-        return len(self._found.candidates)
+        return len(self.provider_rows)
 
     def scores(self) -> ScoreTable | None:
         """Return the score of each candidate with its parts; None if nothing was ordered."""
-        if self._found.ranking is None:
-            return None
-        return self._found.ranking.table(self._found.candidates)
+        return None if self._ranking is None else self._ranking.table(self.provider_rows)
 
     def elements(self) -> Iterator[Element]:
         """Yield the candidates one by one, each with its amounts, mappings and score."""
         scores = self.present_scores()
-        for at in range(len(self._found.candidates)):
+        for at in range(len(self)):
             yield self._element(at, int(scores[at]))
 
     def element(self, at: int) -> Element:
         """Return one of the candidates, with its score as the forest is now."""
         return self._element(at, self.present_score(at))
 
-    @property
-    def is_ordered(self) -> bool:
-        """Return whether the candidates come best first."""
-        return self._found.ranking is not None
-
     def present_scores(self, places: Rows | None = None) -> Amounts:
         """Return the scores of all candidates, or of some by their numbers; 0 if nothing was ordered.
 
         The scores are as the forest is now: a forked forest may have changed since.
         """
-        rows, ranking = self._found.candidates, self._found.ranking
-        if places is not None:
-            rows = rows[places]
-        return np.zeros(len(rows), np.int64) if ranking is None else ranking.of_candidates(rows)
+        rows = self.provider_rows if places is None else self.provider_rows[places]
+        return np.zeros(len(rows), np.int64) if self._ranking is None else self._ranking.of_candidates(rows)
 
     def present_score(self, at: int) -> int:
         """Return the score of one candidate as the forest is now."""
         return int(self.present_scores(np.array([at]))[0])
-
-    @property
-    def provider_rows(self) -> Indices:
-        """Return the provider rows of each candidate, one column per slot; of a split slot, one provider."""
-        return self._found.candidates
 
     def draws(self, at: int) -> list[Draw]:
         """Return what one of the candidates takes, with each inventory named once."""
@@ -269,16 +253,16 @@ class Answer:
 
     def _drawn(self, at: int) -> Iterator[Draw]:
         """Yield what each slot of a candidate takes."""
-        shares = {} if self._found.shares is None else self._found.shares[at]
-        rows = self._found.candidates[at].tolist()
+        shares = {} if self._shares is None else self._shares[at]
+        rows = self.provider_rows[at].tolist()
         for number, (slot, row) in enumerate(zip(self.slots, rows, strict=True)):
             for class_id, amount in slot.resources:
                 for giver, part in shares.get(number, {row: amount}).items():
                     yield Draw(giver, class_id, part)
 
     def _element(self, at: int, score: int) -> Element:
-        shares = {} if self._found.shares is None else self._found.shares[at]
-        rows = self._found.candidates[at].tolist()
+        shares = {} if self._shares is None else self._shares[at]
+        rows = self.provider_rows[at].tolist()
         givers = list({*rows, *chain(*shares.values())})
         uuids = dict(zip(givers, to_text(self._forest.providers.uuid[givers]), strict=True))
         amounts: dict[str, dict[int, int]] = {}
@@ -314,20 +298,19 @@ class Answer:
     @cached_property
     def _used(self) -> Indices:
         """Return all providers in use, ascending."""
-        return self._distinct(self._found.candidates)
+        return self._distinct(self.provider_rows)
 
     def batches(self, size: int) -> Iterator[Batch]:
         """Yield the candidates in batches of `size`; the last batch may be smaller."""
-        rows = self._found.candidates
-        for start in range(0, len(rows), size):
-            yield Batch(rows[start : start + size])
+        for start in range(0, len(self), size):
+            yield Batch(self.provider_rows[start : start + size])
 
     def contributing(self) -> Indices:
         """Return the providers that give resources to some candidate, ascending."""
         giving = [number for number, slot in enumerate(self.slots) if slot.resources]
         if len(giving) == len(self.slots):
             return self._used
-        return self._distinct(self._found.candidates[:, giving])
+        return self._distinct(self.provider_rows[:, giving])
 
     def trees(self) -> Indices:
         """Return the root of every tree that gives resources, in order of ids.
@@ -414,6 +397,9 @@ class JointAnswer(Answer):
 
     def __init__(self, forest: Forest, founds: Sequence[FoundCandidates], maximum: int) -> None:
         super().__init__(forest, founds[0])
+        # As with splits, only `elements` lists all of them.
+        self.splits = True
+        self.is_ordered = any(found.ranking is not None for found in founds)
         # Ascending: the best scores first, or the first candidates of all searches.
         places = [
             -each.ranking.of_candidates(each.candidates) if each.ranking else np.arange(len(each.candidates))
@@ -433,11 +419,6 @@ class JointAnswer(Answer):
             first = replace(found, candidates=found.candidates[:count], shares=shares)
             self._parts.append(Answer(forest, first))
 
-    @property
-    def splits(self) -> bool:
-        """Return True: as with splits, only `elements` lists all of them."""
-        return True
-
     def __len__(self) -> int:
         return len(self._turns)
 
@@ -450,11 +431,6 @@ class JointAnswer(Answer):
         """Return one of the candidates, with its score as the forest is now."""
         turn = int(self._turns[at])
         return self._parts[turn].element(int(self._places[at]))._replace(turn=turn)
-
-    @property
-    def is_ordered(self) -> bool:
-        """Return whether the candidates come best first."""
-        return any(part.is_ordered for part in self._parts)
 
     def present_scores(self, places: Rows | None = None) -> Amounts:
         """Return the scores of all candidates, or of some by their numbers, as the forest is now."""

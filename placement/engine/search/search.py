@@ -353,10 +353,7 @@ def _search_first_trees(
     size = max(first_trees, 2 * query.maximum)
     while size < len(roots):
         window = roots[:size]
-        among = forest.in_trees(window)
-        if not sharing.is_empty:
-            among = np.union1d(among, sharing.providers).astype(np.intp)
-        filled = filled_slots(forest, sharing, query, among=among)
+        filled = _filled_among(forest, sharing, query, forest.in_trees(window))
         viable = filled.viable_roots()
         viable = viable[forest.providers.id[viable] <= forest.providers.id[window[-1]]]
         query.budget.note_stage("filter")
@@ -370,6 +367,11 @@ def _search_first_trees(
     return None
 
 
+def _filled_among(forest: Forest, sharing: Sharing, query: ForestQuery, rows: Rows) -> FilledSlots:
+    among = rows if sharing.is_empty else np.union1d(rows, sharing.providers).astype(np.intp)
+    return filled_slots(forest, sharing, query, among=among)
+
+
 def search_rows(
     forest: Forest, sharing_map: SharingMap, query: ForestQuery, rows: Rows, *, one_each: bool = False
 ) -> FoundCandidates:
@@ -378,8 +380,7 @@ def search_rows(
     With `one_each`, return only the first of every tree. Raises SearchEnded.
     """
     sharing = sharing_map.of(forest, query.sharing_trait)
-    among = rows if sharing.is_empty else np.union1d(rows, sharing.providers).astype(np.intp)
-    filled = filled_slots(forest, sharing, query, among=among)
+    filled = _filled_among(forest, sharing, query, rows)
     roots = filled.viable_roots()
     roots = roots[flags_of(forest.count, forest.roots_of(rows))[roots]]
     if not len(roots):

@@ -243,7 +243,7 @@ class Capacity:
             alone = self._anchors.sums(entries.hosts, free) // sum(amounts)
         # Stranded are the entries of hosts that take nothing, and entries where no cell fits any more.
         stranded: Mask = self.upper[entries.hosts] == 0
-        able = [rows for part in self._parts for _, rows in part.able]
+        able = [part.able for part in self._parts if part.able is not None]
         if all(self._slots[number].suffixed for number in asking) and able:
             tops = flags_of(self._forest.count, np.concatenate(able))
             stranded = stranded | (nearest_of(self._forest, tops, entries.rows, or_self=True) < 0)

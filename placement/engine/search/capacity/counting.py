@@ -233,13 +233,13 @@ class PartCount:
     """A count of consumers that a part has room for on each host, if others leave sharers alone.
 
     `supply`: what sharing providers give, if that is all that hosts have in common and can be shared out.
-    `able`: by slot, the providers that have room for the slot and for a cell below it.
+    `able`: the providers that have room for the top of a cell and for what is below it.
     """
 
     bounds: Bounds
     shares: bool
     supply: SharedSupply | None = None
-    able: tuple[tuple[int, Rows], ...] = ()
+    able: Rows | None = None
 
 
 class Counting:
@@ -259,7 +259,7 @@ class Counting:
         splits = any(self._slots[number].rule for number in part.slots)
         if not part.ties and not part.coverage:
             if not splits and len({self._slots[number].condition for number in part.slots}) == 1:
-                return self._equal(part.slots, shares)
+                return self._equal_cells(part, [SlotCell(number) for number in part.slots], shares=shares)
             if splits and len(part.slots) == 1:
                 alone = replace(self._filled, query=replace(self._query, isolate=False))
                 (pool,) = pools(alone, SlotCell(part.slots[0], (part.slots,)), self._anchors.roots)
@@ -267,7 +267,9 @@ class Counting:
         cells = None if shares else cells_of(self._filled, part)
         if cells is not None:
             forms = {self._form(cell) for cell in cells}
-            found = self._equal_cells(part, cells) if len(forms) == 1 else self._unequal_cells(part, cells)
+            if len(forms) == 1:
+                return self._equal_cells(part, cells, shares=False)
+            found = self._unequal_cells(part, cells)
             if found is not None:
                 return found
         most = self._at_most(part)
@@ -277,42 +279,32 @@ class Counting:
         bounds = self._patterns(part, demands, self._query, self._class_rooms(part.slots))
         return PartCount(bounds.least(Bounds(bounds.upper, most)), shares)
 
-    def _equal(self, numbers: Sequence[int], shares: bool) -> PartCount:
-        """Count like slots: each slot of a consumer has a provider of its own, or several may share one."""
-        slot, anchors = self._slots[numbers[0]], self._anchors
-        entries = anchors.entries(self._choices[numbers[0]])
-        room = room_for(self._forest, slot.resources, entries.rows)
-        if len(numbers) == 1:
-            exact = anchors.sums(entries.hosts, room)
-            return PartCount(Bounds(exact, exact), shares, SharedSupply(entries, room) if shares else None)
-        apart = self._query.isolate and slot.suffixed
-        most = np.ones(len(room), np.int64) if apart else most_of_one(self._forest, slot, entries.rows)
-        exact = largest(room, most, len(numbers), entries.hosts, len(anchors))
-        return PartCount(Bounds(exact, exact), shares)
-
     # -- cells ---------------------------------------------------------------------------------------
 
     def _form(self, cell: SlotCell) -> Hashable:
         below = ((self._slots[each[0]].condition, len(each)) for each in cell.below)
         return self._slots[cell.top].condition, tuple(sorted(below, key=repr))
 
-    def _equal_cells(self, part: SlotPart, cells: Sequence[SlotCell]) -> PartCount:
-        cell, isolate = cells[0], self._query.isolate
-        slot = self._slots[cell.top]
-        entries = self._anchors.entries(self._choices[cell.top])
+    def _equal_cells(self, part: SlotPart, cells: Sequence[SlotCell], *, shares: bool) -> PartCount:
+        """Count like cells: each top of a consumer has a provider of its own, or several may share one."""
+        cell, anchors, slot = cells[0], self._anchors, self._slots[cells[0].top]
+        entries = anchors.entries(self._choices[cell.top])
         room = room_for(self._forest, slot.resources, entries.rows)
         found = list(pools(self._filled, cell, entries.rows))
         for pool in found:
             room = np.minimum(room, pool.most)
-        able = ((cell.top, entries.rows[room > 0]),)
-        one_each = np.ones(len(room), np.int64)
-        most = one_each if isolate else most_of_one(self._forest, slot, entries.rows)
-        upper = largest(room, most, len(cells), entries.hosts, len(self._anchors))
-        lower = upper
-        if len(cells) > 1 and not isolate and not all(pool.plain.all() for pool in found):
-            lower = largest(room, one_each, len(cells), entries.hosts, len(self._anchors))
+        if len(cells) == 1:
+            lower = upper = anchors.sums(entries.hosts, room)
+        else:
+            one_each, apart = np.ones(len(room), np.int64), self._query.isolate and slot.suffixed
+            most = one_each if apart else most_of_one(self._forest, slot, entries.rows)
+            lower = upper = largest(room, most, len(cells), entries.hosts, len(anchors))
+            if not apart and not all(pool.plain.all() for pool in found):
+                lower = largest(room, one_each, len(cells), entries.hosts, len(anchors))
         exact = self._where_all(entries.hosts, [pool.exact for pool in found])
-        return PartCount(self._certain(part, Bounds(lower, upper), exact), shares=False, able=able)
+        supply = SharedSupply(entries, room) if shares and len(cells) == 1 else None
+        able = entries.rows[room > 0] if found else None
+        return PartCount(self._certain(part, Bounds(lower, upper), exact), shares, supply, able)
 
     def _unequal_cells(self, part: SlotPart, cells: Sequence[SlotCell]) -> PartCount | None:
         """Count cells that ask for different amounts: by patterns of their tops and of what is below.
