@@ -83,7 +83,8 @@ def expected(given: Any, node: str, request: dict[str, int]) -> tuple[int, dict[
     """The score and its parts, of a strategy written with the classes that pods consume."""
     order = order_of(given, "order_by")
     assert order is not None
-    (strategy,) = order.for_trees({"VCPU": CPU, "MEMORY_MB": MEMORY, FOO: FOO}.__getitem__).strategies
+    names = {"VCPU": CPU, "MEMORY_MB": MEMORY, FOO: FOO}
+    (strategy,) = order.with_names(names.__getitem__, stored=True).strategies
     score = naive_score(strategy, request, CAPACITY[node], USED[node])
     return score.score, score.resources
 

@@ -17,7 +17,7 @@ from placement.engine.domain.explanation import MOST_MISSES, Explanation, first_
 from placement.engine.domain.groups import CandidateQuery
 from placement.engine.domain.inventories import NUMA_ROOT
 from placement.engine.forest.arrays import Mask
-from placement.engine.scoring.order import Order
+from placement.engine.scoring.order import Order, Scope
 from placement.engine.search.answer import Answer, JointAnswer
 from placement.engine.search.budget import Budget, SearchEnded
 from placement.engine.search.explanation import explain
@@ -107,7 +107,7 @@ def resolve_order(
     if unknown and options.strict:
         raise BadRequest(f"order_by: No such resource class {', '.join(unknown)}.")
     if is_for_pods(asked, has_nodes=options.has_nodes):
-        order = order.for_trees(node_class_of)
+        order = order.with_names(node_class_of, stored=True, scopes=(Scope.TREE,))
         listed = {name for strategy in order.strategies for name, _ in strategy.resources}
     preferences = []
     for soft in options.preferences:

@@ -140,10 +140,6 @@ class IdIndex:
         rows: list[int] = self.rows_of(np.array(keys, np.int64)).tolist()
         return rows
 
-    def put(self, key: int, row: int) -> None:
-        """Remember a new id; -1 forgets it."""
-        self.put_all([(key, row)])
-
     def put_all(self, found: Iterable[tuple[int, int]]) -> None:
         """Remember many new ids with their rows; row -1 forgets an id."""
         self._recent.update(found)

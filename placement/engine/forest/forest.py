@@ -214,7 +214,7 @@ class Forest:
         self.aggregates.assign(row, frozenset())
         providers = self.providers
         providers.id[row] = providers.root[row] = providers.parent[row] = NONE
-        self._index.put(provider_id, NONE)
+        self._index.put_all([(provider_id, NONE)])
         self._vacant.append(row)
         self.shape_version += 1
 
@@ -284,23 +284,6 @@ class Forest:
     def alive(self) -> Mask:
         """Return which rows hold a provider."""
         return self.providers.id[: self.count] >= 0
-
-    def members(self, roots: Sequence[int] | Indices) -> list[Indices]:
-        """Return all providers of each tree, in order of their ids."""
-        rows = np.asarray(roots, np.int32)
-        sizes = self.providers.tree_size[rows]
-        found: list[Indices] = [rows[:0]] * len(rows)
-        # Size by size: a table as wide as the largest of all trees would be mostly empty.
-        for size in np.unique(sizes).tolist():
-            places = np.flatnonzero(sizes == size)
-            columns = [rows[places]]
-            for _ in range(size - 1):
-                columns.append(self.providers.next[columns[-1]])
-            table = np.stack(columns, axis=1)
-            order = np.argsort(self.providers.id[table], axis=1, kind="stable")
-            for place, members in zip(places.tolist(), np.take_along_axis(table, order, axis=1), strict=True):
-                found[place] = members
-        return found
 
 
 # Many changed providers at once: a few assignments put their columns into the columns of the forest.

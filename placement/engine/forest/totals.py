@@ -37,10 +37,9 @@ def by_aggregate(forest: Forest, preferred: Collection[int]) -> list[GroupTotals
 
 def groups_of_sets(forest: Forest, preferred: Collection[int]) -> tuple[list[int], Rows]:
     """Return all groups, and for each distinct set of aggregates the place of its group."""
-    oldest = [min(ids, default=NO_AGGREGATE) for ids in forest.aggregates.sets]
     chosen = [
-        min((id_ for id_ in ids if id_ in preferred), default=other)
-        for ids, other in zip(forest.aggregates.sets, oldest, strict=True)
+        min((id_ for id_ in ids if id_ in preferred), default=min(ids, default=NO_AGGREGATE))
+        for ids in forest.aggregates.sets
     ]
     groups, group_of_set = np.unique(np.array(chosen, np.int64), return_inverse=True)
     return groups.tolist(), group_of_set

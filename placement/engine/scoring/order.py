@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -184,30 +184,25 @@ class Order:
         return {self.scope, *(strategy.scope for strategy in self.strategies)} == {Scope.TREE}
 
     def with_names(
-        self, name_of: Callable[[str], str], where: str = "order_by", *, stored: bool = False
+        self,
+        name_of: Callable[[str], str],
+        where: str = "order_by",
+        *,
+        stored: bool = False,
+        scopes: Collection[Scope] = tuple(Scope),
     ) -> Order:
-        """Return the order with every resource renamed by `name_of`.
+        """Return the order with every resource of strategies of these scopes renamed by `name_of`.
 
-        Raises ScoringRefused if two with different weights become one, unless the order was `stored`.
+        Raises ScoringRefused if two with different weights become one. If the order was `stored`, the weight
+        of the one that already had the name counts.
         """
         strategies = []
         for at, strategy in enumerate(self.strategies):
-            place = where if len(self.strategies) == 1 else f"{where}[{at}]"
-            resources = renamed(strategy.resources, name_of, f"{place}.resources", stored=stored)
-            strategies.append(replace(strategy, resources=resources))
-        return replace(self, strategies=tuple(strategies))
-
-    def for_trees(self, name_of: Callable[[str], str]) -> Order:
-        """Return the order with the resources of strategies of scope `tree` renamed by `name_of`.
-
-        If two become one, the weight of the one that already had the name counts.
-        """
-        strategies = (
-            replace(each, resources=renamed(each.resources, name_of, stored=True))
-            if each.scope is Scope.TREE
-            else each
-            for each in self.strategies
-        )
+            if strategy.scope in scopes:
+                place = where if len(self.strategies) == 1 else f"{where}[{at}]"
+                resources = renamed(strategy.resources, name_of, f"{place}.resources", stored=stored)
+                strategy = replace(strategy, resources=resources)
+            strategies.append(strategy)
         return replace(self, strategies=tuple(strategies))
 
 

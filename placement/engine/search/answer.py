@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -343,19 +343,22 @@ class Answer:
 
     def tree_summaries(self, roots: Indices) -> Iterator[list[ProviderSummary]]:
         """Yield the summaries of all providers of each tree."""
-        members = self._forest.members(roots)
-        summaries = iter(summarise(self._forest, np.concatenate([*members, np.empty(0, np.int32)])))
-        for tree in members:
-            yield [next(summaries) for _ in tree]
+        providers, place = self._forest.providers, np.zeros(self._forest.count, np.intp)
+        place[roots] = np.arange(len(roots))
+        rows = self._forest.in_trees(roots.astype(np.intp))
+        # Tree by tree, then by id.
+        rows = rows[np.lexsort((providers.id[rows], place[providers.root[rows]]))]
+        summaries = iter(summarise(self._forest, rows))
+        for size in providers.tree_size[roots].tolist():
+            yield list(islice(summaries, size))
 
     def contributor_summaries(self) -> list[ProviderSummary]:
         """Return the summaries of the providers that give resources, without the rest of their trees."""
         return summarise(self._forest, self.contributing())
 
 
-def summarise(forest: Forest, rows: Indices) -> list[ProviderSummary]:
+def summarise(forest: Forest, rows: Indices | Rows) -> list[ProviderSummary]:
     """Return the summaries of some providers, read from the forest."""
-    rows = rows.astype(np.int32)
     providers = forest.providers
     resources: list[list[tuple[int, int, int]]] = [[] for _ in range(len(rows))]
     for class_id in sorted(forest.inventories):

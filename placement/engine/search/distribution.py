@@ -273,6 +273,7 @@ class _Distribution:
     def __init__(self, splitting: Splitting, places: Sequence[int], budget: Budget) -> None:
         self._budget = budget
         self._supplies = splitting.supplies
+        self._group_of = splitting.group_of
         self._room = [list(supply.room) for supply in splitting.supplies]
         self._whole = [list(supply.whole) for supply in splitting.supplies]
         # Positions that only one group may use -> the number of the group, for groups kept apart.
@@ -284,8 +285,8 @@ class _Distribution:
         for slot, position in enumerate(places):
             if slot in split:
                 continue
-            if splitting.group_of[slot] >= 0:
-                self._holder[position] = splitting.group_of[slot]
+            if self._group_of[slot] >= 0:
+                self._holder[position] = self._group_of[slot]
             for at, supply in enumerate(self._supplies):
                 if supply.demand[slot]:
                     self._room[at][position] -= supply.demand[slot]
@@ -313,8 +314,8 @@ class _Distribution:
             for position, amount in parts.items():
                 room[position] -= amount
                 whole[position] = 0
-                if split.apart:
-                    self._holder[position] = split.group
+                if self._group_of[split.slot] >= 0:
+                    self._holder[position] = self._group_of[split.slot]
             if self.succeeds(at + 1):
                 self.found[split.slot] = dict(sorted(parts.items()))
                 return True
@@ -339,20 +340,17 @@ class _Distribution:
 
     def _ways(self, split: Split, reach: int, at: int) -> Iterator[Parts]:
         """Yield all ways to share out one amount, the preferred one first."""
-        alike: dict[object, list[int]] = {}
-        kinds: dict[object, PositionKind] = {}
+        alike: dict[tuple[PositionKind, object], list[int]] = {}
         for position in bits(reach):
             kind = self._kind(split, position)
             if kind is not None:
-                look = (kind, *self._look(position, at))
-                alike.setdefault(look, []).append(position)
-                kinds[look] = kind
+                alike.setdefault((kind, tuple(self._look(position, at))), []).append(position)
         looks = list(alike)
         isolate = split.rule is SplitRule.ISOLATE
         if isolate:
             # The smallest providers first: they give the least beyond the amount.
             looks.sort(key=lambda look: self._whole[split.supply][alike[look][0]])
-        counted = [replace(kinds[look], count=len(alike[look])) for look in looks]
+        counted = [replace(look[0], count=len(alike[look])) for look in looks]
         for filling in fillings(counted, split.amount, split.rule, self._budget):
             whole, members = self._whole[split.supply], [iter(alike[look]) for look in looks]
             yield {
@@ -363,7 +361,8 @@ class _Distribution:
 
     def _kind(self, split: Split, position: int) -> PositionKind | None:
         """Return what the position can give to the split, None if nothing."""
-        if split.apart and self._holder.get(position, split.group) != split.group:
+        group = self._group_of[split.slot]
+        if group >= 0 and self._holder.get(position, group) != group:
             return None
         supply = self._supplies[split.supply]
         room, whole = self._room[split.supply][position], self._whole[split.supply][position]

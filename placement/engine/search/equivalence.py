@@ -7,7 +7,7 @@ roots where these have equal features pose the same `Problem`: they are of one e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 
@@ -279,60 +279,43 @@ _NO_GROUP = -1
 
 
 class _SplitSlots:
-    """The split slots of a query: which slots are split, from which `classes`, below which other slots.
+    """The split slots of a query: from which `classes` they are split, and below which other slots.
 
     `look_below`: it matters which provider is below which.
     """
 
     def __init__(self, slots: Sequence[Slot], query: ForestQuery) -> None:
-        self._slots = slots
-        self._apart = query.isolate
-        self._split = [number for number, slot in enumerate(slots) if slot.rule]
-        self.classes = list(dict.fromkeys(slots[number].resources[0][0] for number in self._split))
-        suffixes = list(dict.fromkeys(slot.suffix for slot in slots))
-        self._groups = [suffixes.index(slot.suffix) for slot in slots]
+        self.classes = list(dict.fromkeys(slot.resources[0][0] for slot in slots if slot.rule))
         demands, nothing = demands_of(slots), (0,) * len(slots)
         self._demands = [demands.get(class_id, nothing) for class_id in self.classes]
-        # The unsplit slots of a split slot's group, and of each same_subtree constraint on it.
-        self._tops: dict[int, tuple[int, ...]] = {}
-        for number in self._split:
-            suffix = slots[number].suffix
-            constraints = ({suffix}, *(names for names in query.same_subtree if suffix in names))
+        suffixes = list(dict.fromkeys(slot.suffix for slot in slots))
+        self._group_of = tuple(
+            suffixes.index(slot.suffix) if query.isolate and slot.suffixed else _NO_GROUP for slot in slots
+        )
+        self._splits: list[Split] = []
+        for number, slot in enumerate(slots):
+            if slot.rule is None:
+                continue
+            # The unsplit slots of its group, and of each same_subtree constraint on it.
+            constraints = ({slot.suffix}, *(names for names in query.same_subtree if slot.suffix in names))
             tops = (
-                _bit_set(at for at, slot in enumerate(slots) if slot.suffix in names and not slot.rule)
+                _bit_set(at for at, other in enumerate(slots) if other.suffix in names and not other.rule)
                 for names in constraints
             )
-            self._tops[number] = tuple(filter(None, tops))
-        self.look_below = any(self._tops.values())
+            ((class_id, amount),) = slot.resources
+            supply = self.classes.index(class_id)
+            self._splits.append(Split(number, supply, amount, slot.rule, 0, tuple(filter(None, tops))))
+        self.look_below = any(split.tops for split in self._splits)
 
     def splitting(
         self, options: Sequence[int], below: tuple[int, ...], rows: Iterator[list[int]]
     ) -> Splitting | None:
         """Return what a problem has of split slots, if any; `rows` are the features of one root in order."""
-        if not self._split:
+        if not self._splits:
             return None
         supplies = []
         for demand in self._demands:
             room, least, step, whole = (tuple(next(rows)) for _ in range(4))
             supplies.append(SplitSupply(room, least, step, whole, demand))
-        splits = []
-        for number in self._split:
-            slot = self._slots[number]
-            ((class_id, amount),) = slot.resources
-            assert slot.rule is not None
-            split = Split(
-                slot=number,
-                group=self._groups[number],
-                supply=self.classes.index(class_id),
-                amount=amount,
-                rule=slot.rule,
-                options=options[number],
-                tops=self._tops[number],
-                apart=self._apart,
-            )
-            splits.append(split)
-        group_of = tuple(
-            group if self._apart and slot.suffixed else _NO_GROUP
-            for group, slot in zip(self._groups, self._slots, strict=True)
-        )
-        return Splitting(tuple(splits), tuple(supplies), below, group_of)
+        splits = tuple(replace(split, options=options[split.slot]) for split in self._splits)
+        return Splitting(splits, tuple(supplies), below, self._group_of)

@@ -6,7 +6,7 @@ It is worked out from the trace that the stages of the search left; there is no 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TypeVar
 
@@ -149,18 +149,15 @@ def _alternative(
 # The providers or trees closest to a condition that none met, and what they lack.
 
 
+@dataclass(frozen=True, slots=True)
 class NearMisses:
     """The `most` nearest misses of one search, without hosts that the query rules out by their root."""
 
-    def __init__(
-        self, forest: Forest, sharing: Sharing, query: ForestQuery, words: Vocabulary, most: int
-    ) -> None:
-        self._forest = forest
-        self._uuids = forest.providers.uuid
-        self._sharing = sharing
-        self._query = query
-        self._words = words
-        self._most = most
+    _forest: Forest
+    _sharing: Sharing
+    _query: ForestQuery
+    _words: Vocabulary
+    _most: int
 
     def providers(self, passed: ProvidersPassed) -> Iterator[Miss]:
         """Yield the providers that met all conditions before; for amounts, the ones that lack the least."""
@@ -179,7 +176,7 @@ class NearMisses:
         free = column.free_of(rows)
         missing = np.maximum(wanted.amount - free, 0)
         nearest = _smallest(missing, self._most)
-        uuids = to_text(self._uuids[rows[nearest]])
+        uuids = self._uuids(rows[nearest])
         name = self._words.resource_class(wanted.class_id)
         for uuid, lack, left in zip(uuids, missing[nearest].tolist(), free[nearest].tolist(), strict=True):
             reason, groups = Reason.AMOUNT if lack else Reason.UNITS, (passed.group.suffix,)
@@ -194,7 +191,7 @@ class NearMisses:
             shortages = Shortages(self._forest, self._sharing, self._query, self._words)
             roots = self._in_order(trees[empty - 1].roots)
             roots = roots[_smallest(shortages.distances(roots), self._most)]
-            for root, uuid in zip(roots.tolist(), to_text(self._uuids[roots]), strict=True):
+            for root, uuid in zip(roots.tolist(), self._uuids(roots), strict=True):
                 yield Miss(uuid, shortages=shortages.of(root))
         elif not isinstance(condition, IsCoreTree):
             yield from self._failing(condition, self._in_order(trees[empty - 1].roots)[: self._most])
@@ -216,9 +213,12 @@ class NearMisses:
         roots, lacks = roots[near].astype(np.int32), lacks[near]
         shortages = Shortages(self._forest, self._sharing, self._query, self._words)
         nearest = np.lexsort((shortages.distances(roots), lacks))[: self._most]
-        for root, uuid in zip(roots[nearest].tolist(), to_text(self._uuids[roots[nearest]]), strict=True):
+        for root, uuid in zip(roots[nearest].tolist(), self._uuids(roots[nearest]), strict=True):
             lacking = (suffix for suffix, there in zip(groups, present[:, root], strict=True) if not there)
             yield Miss(uuid, lacking_groups=tuple(lacking), shortages=shortages.of(root))
+
+    def _uuids(self, rows: Rows | Indices) -> list[str]:
+        return to_text(self._forest.providers.uuid[rows])
 
     def _in_order(self, rows: _Places) -> _Places:
         """Return providers in order of ids, so that every process picks the same ones among equals.
@@ -234,7 +234,7 @@ class NearMisses:
             # A provider in aggregate A with its root in B meets each part, though one of the two needs both.
             by_itself = self._lacks(replace(condition, or_root=False), rows)
             lacks = [these if any(these) else own for these, own in zip(lacks, by_itself, strict=True)]
-        for uuid, (names, others) in zip(to_text(self._uuids[rows]), lacks, strict=True):
+        for uuid, (names, others) in zip(self._uuids(rows), lacks, strict=True):
             yield Miss(uuid, lacking=tuple(names), unwanted=tuple(others))
 
     def _lacks(

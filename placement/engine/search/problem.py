@@ -53,18 +53,15 @@ class SplitSupply:
 class Split:
     """A slot that is split: `amount` of a supply (by its place) out of the positions `options`.
 
-    `tops`: sets of slots that are not split; all parts lie below the topmost slot of each set. `group` is the
-    number of its group, `apart` whether groups may not use one position together.
+    `tops`: sets of slots that are not split; all parts lie below the topmost slot of each set.
     """
 
     slot: int
-    group: int
     supply: int
     amount: int
     rule: SplitRule
     options: int
     tops: tuple[int, ...]
-    apart: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,14 +49,14 @@ _STEPS_IN_ALL = 150_000
 _ROUNDS_PER_LOOK = 16
 
 
+@dataclass(slots=True)
 class PatternCounter:
     """A counter of consumers by patterns; `room` has a number per row of the forest, by keys of `demands`."""
 
-    def __init__(self, demands: Demands, room: Mapping[Hashable, Amounts], budget: Budget) -> None:
-        self._demands = demands
-        self._room = room
-        self._budget = budget
-        self._steps_left = _STEPS_IN_ALL
+    _demands: Demands
+    _room: Mapping[Hashable, Amounts]
+    _budget: Budget
+    _steps_left: int = _STEPS_IN_ALL
 
     def count(self, equivalence: EquivalenceClasses, roots: Rows) -> Bounds:
         """Return how many consumers each of the roots has room for.

@@ -41,13 +41,13 @@ class IdIndexIsADict(RuleBasedStateMachine):
     @rule(start=st.integers(0, 20_000), count=st.integers(1, 3000))
     def add(self, start, count):
         for key in range(start, start + count):
-            self.index.put(key, key * 2)
+            self.index.put_all([(key, key * 2)])
             self.model[key] = key * 2
 
     @rule(start=st.integers(0, 20_000), count=st.integers(1, 500))
     def forget(self, start, count):
         for key in range(start, start + count):
-            self.index.put(key, -1)
+            self.index.put_all([(key, -1)])
             self.model.pop(key, None)
 
     @rule(keys=st.lists(st.integers(0, 25_000), max_size=50))
@@ -162,8 +162,10 @@ class ForestIsItsModel(RuleBasedStateMachine):
         rows = [self.forest.row_of_uuid(self.model[root]["uuid"]) for root in trees]
         if not rows:
             return
-        for members, expected in zip(self.forest.members(rows), trees.values(), strict=True):
-            assert [int(id_) for id_ in self.forest.providers.id[members]] == sorted(expected)
+        for root, expected in zip(rows, trees.values(), strict=True):
+            members = self.forest.in_trees(np.array([root]))
+            assert sorted(self.forest.providers.id[members].tolist()) == sorted(expected)
+            assert self.forest.providers.tree_size[root] == len(expected)
         ids = sorted(self.model)
         rows = [self.forest.row_of_uuid(self.model[id_]["uuid"]) for id_ in ids]
         shown = summarise(self.forest, np.array(rows, np.int32))

@@ -285,12 +285,11 @@ def shared_out(
     units = (1,) * count
     splitting = Splitting(
         splits=tuple(
-            Split(slot, slot, 0, amount, rule, full(count), (), apart)
-            for slot, (amount, rule) in enumerate(asked)
+            Split(slot, 0, amount, rule, full(count), ()) for slot, (amount, rule) in enumerate(asked)
         ),
         supplies=(SplitSupply(tuple(rooms), units, units, tuple(rooms), (0,) * len(asked)),),
         below=(),
-        group_of=(-1,) * len(asked),
+        group_of=tuple(range(len(asked))) if apart else (-1,) * len(asked),
     )
     return distribute(splitting, (0,) * len(asked), Counting(steps))
 
