@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -390,28 +390,20 @@ def score_with_parts(
     rule = strategy.rule
     loads = _loads(strategy, columns, request)
     parts = [
-        ClassParts(name, weight if rule.has_weights else None, figures, load.counted, has_capacity)
-        for (name, weight), figures, load, has_capacity in zip(
-            strategy.resources,
-            rule.figures(loads, strategy.shape),
-            loads,
-            (capacity > 0 for _, capacity in _listed(strategy, columns)),
-            strict=True,
+        ClassParts(name, weight if rule.has_weights else None, figures, load.counted, load.exists)
+        for (name, weight), figures, load in zip(
+            strategy.resources, rule.figures(loads, strategy.shape), loads, strict=True
         )
     ]
     return _scores(strategy, loads, request), parts
 
 
 def _loads(strategy: Strategy, columns: Columns, request: Mapping[str, int]) -> list[LoadColumn]:
+    nothing: AmountColumn = np.zeros(len(next(iter(columns.values()))[0]), np.int64)
     loads = []
-    for (name, weight), (used, capacity) in zip(strategy.resources, _listed(strategy, columns), strict=True):
-        has_capacity = capacity > 0
-        counted = has_capacity if counts(name, request) else np.zeros_like(has_capacity)
-        loads.append(LoadColumn(weight, used + request.get(name, 0), np.maximum(capacity, 1), counted))
+    for name, weight in strategy.resources:
+        used, capacity = columns.get(name, (nothing, nothing))
+        total, exists = used + request.get(name, 0), capacity > 0
+        counted = exists if counts(name, request) else np.zeros_like(exists)
+        loads.append(LoadColumn(weight, total, np.maximum(capacity, 1), counted, exists))
     return loads
-
-
-def _listed(strategy: Strategy, columns: Columns) -> Iterable[tuple[AmountColumn, AmountColumn]]:
-    used, _ = next(iter(columns.values()))
-    nothing: AmountColumn = np.zeros(len(used), np.int64)
-    return [columns.get(name, (nothing, nothing)) for name, _ in strategy.resources]

@@ -22,20 +22,22 @@ from placement.engine.forest.arrays import Amounts, Indices, Mask
 
 # int64, or Python integers (dtype object) where products could leave 64 bits.
 Scores = NDArray[Any]
-_SAFE = 2**62 // 100
+SAFE = 2**62 // 100
+"""Amounts and sums up to this can be multiplied by 100 in 64 bits."""
 
 
 @dataclass(frozen=True)
 class LoadColumn:
     """A resource that a strategy lists; where it is not `counted` the amounts are meaningless.
 
-    `capacity` is at least 1 everywhere, so that dividing by it is safe.
+    `capacity` is at least 1 everywhere, so that dividing by it is safe; `exists` tells where it really is.
     """
 
     weight: int
     total: Scores
     capacity: Scores
     counted: Mask
+    exists: Mask
 
     @cached_property
     def percent_taken(self) -> Amounts:
@@ -53,7 +55,7 @@ class ScoreFigure(NamedTuple):
 
 def percent_of(part: Scores, whole: Scores) -> Amounts:
     """Return part * 100 // whole for 0 <= part <= whole, exact at any size."""
-    if part.dtype != object and len(whole) and int(whole.max()) > _SAFE:
+    if part.dtype != object and len(whole) and int(whole.max()) > SAFE:
         part, whole = part.astype(object), whole.astype(object)
     percent: Amounts = (part * 100 // whole).astype(np.int64, copy=False)
     return percent

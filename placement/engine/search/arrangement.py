@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from placement.engine.domain.groups import SplitRule
 from placement.engine.search.budget import Budget
+from placement.engine.search.distribution import FEWEST_SIBLINGS
 from placement.engine.search.problem import Problem, Split, Splitting, bits, can_match, union
 
 NO_POSITION = -1
@@ -177,7 +178,6 @@ class Arrangement:
 
 # Further subtrees of one tree are not reported one by one.
 _MOST_SUBTREES = 8
-_FEWEST_SIBLINGS = 2
 
 
 class Lack(NamedTuple):
@@ -252,4 +252,4 @@ def _given(splitting: Splitting, split: Split, reach: int, *, several: bool) -> 
     whole = [supply.whole[position] for position in bits(reach)]
     if split.rule is SplitRule.ISOLATE:
         return sum(amount > 0 for amount in whole)
-    return sum(amount for amount in whole if amount >= _FEWEST_SIBLINGS)
+    return sum(amount for amount in whole if amount >= FEWEST_SIBLINGS)

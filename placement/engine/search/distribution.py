@@ -220,8 +220,8 @@ Parts = dict[int, int]
 """Position and amount, positions ascending."""
 
 _WHOLE_RULES = (SplitRule.REQUIRE, SplitRule.ISOLATE)
-# A provider with a smaller capacity has no siblings to be kept together.
-_FEWEST_SIBLINGS = 2
+FEWEST_SIBLINGS = 2
+"""A provider with a smaller capacity has no siblings to be kept together."""
 _POSITIONS_PER_STEP = 16
 
 
@@ -376,7 +376,7 @@ class _Distribution:
             return None
         if split.rule is SplitRule.ISOLATE:
             return PositionKind(1, 1, 1, 1, whole, unused=True)
-        return PositionKind(1, whole, whole, whole, whole, unused=True) if whole >= _FEWEST_SIBLINGS else None
+        return PositionKind(1, whole, whole, whole, whole, unused=True) if whole >= FEWEST_SIBLINGS else None
 
     def _look(self, position: int, at: int) -> Iterator[object]:
         """Yield all that matters of a position to the splits that come later."""

@@ -21,7 +21,7 @@ from placement.engine.scoring.order import (
     score_hosts,
     score_with_parts,
 )
-from placement.engine.scoring.rule import LARGE_SCALE
+from placement.engine.scoring.rule import LARGE_SCALE, SAFE
 from placement.engine.search.filters import flags_of
 from placement.engine.search.query import ForestOrder, Slot
 
@@ -33,8 +33,6 @@ from placement.engine.search.query import ForestOrder, Slot
 
 
 NO_TREE = -1
-# Sums below this can be multiplied by 100 in 64 bits.
-_SAFE = 2**62 // 100
 
 
 ClassSums = dict[str, tuple[Amounts, Amounts]]
@@ -159,7 +157,7 @@ def _first_uses(rows: Indices, columns: Sequence[int]) -> Iterator[tuple[Indices
 
 def _wide_enough(amounts: Amounts) -> Amounts:
     """Return the amounts, as integers of any length if a hundred times their sum could exceed 64 bits."""
-    if len(amounts) and int(np.abs(amounts).max()) > _SAFE // len(amounts):
+    if len(amounts) and int(np.abs(amounts).max()) > SAFE // len(amounts):
         return amounts.astype(object)
     return amounts
 

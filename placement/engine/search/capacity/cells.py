@@ -16,6 +16,7 @@ from placement.engine.domain.groups import SplitRule
 from placement.engine.forest.arrays import Amounts, Mask, Rows, Shares
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.sharing import Sharing
+from placement.engine.search.distribution import FEWEST_SIBLINGS
 from placement.engine.search.filters import Choices, FilledSlots, flags_of
 from placement.engine.search.query import Slot
 
@@ -127,8 +128,6 @@ def largest(room: Amounts, most: Amounts, wanted: int, hosts: Rows, count: int) 
 
 
 _NONE = -1
-# A provider with a smaller capacity has no siblings to be kept together.
-_FEWEST_SIBLINGS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +327,7 @@ def _split_pool(forest: Forest, slot: Slot, rows: Rows, at: Rows, count: int) ->
         return _pool((whole >= 1).astype(np.int64), np.ones(len(rows), np.int64), amount, at, count)
     if slot.rule is SplitRule.REQUIRE:
         # Whole providers make exactly the amount: certain if all have one size.
-        able = whole >= _FEWEST_SIBLINGS
+        able = whole >= FEWEST_SIBLINGS
         at, whole = at[able], np.minimum(whole[able], MOST)
         room = np.bincount(at, whole, count).astype(np.int64)
         usual[at] = whole

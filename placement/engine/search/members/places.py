@@ -16,6 +16,7 @@ from placement.engine.domain.groups import RuleKind
 from placement.engine.forest.arrays import Amounts, Indices, Mask, Rows, Shares
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.sharing import SharingMap
+from placement.engine.search.capacity.cells import nearest_of
 
 NOWHERE = -1
 
@@ -118,12 +119,8 @@ class ProviderPlaces:
 
     def __init__(self, forest: Forest, marker: Marker) -> None:
         self.count = forest.count
-        marked = marker.everywhere(forest)
-        parents = forest.providers.parent[: forest.count].astype(np.intp)
-        current = np.arange(forest.count)
-        while (open_ := (current >= 0) & ~marked[current]).any():
-            current[open_] = parents[current[open_]]
-        self._nearest = current
+        rows = np.arange(forest.count)
+        self._nearest = nearest_of(forest, marker.everywhere(forest), rows, or_self=True)
 
     def of(self, rows: Rows | Indices) -> Rows:
         """Return the places of each consumer."""
