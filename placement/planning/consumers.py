@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
@@ -116,18 +116,6 @@ def _alike(forest: Forest, amounts: Mapping[int, Mapping[int, int]]) -> Iterable
 # All consumers that hold something, with all that must be known to move them.
 
 
-class Holder(NamedTuple):
-    """A consumer; pods have the id of their cluster. `request` is what it was claimed with, as it is kept.
-
-    `group_name` is the group of consumers that it is in.
-    """
-
-    consumer: Consumer
-    cluster_id: int | None
-    request: str | None
-    group_name: str | None
-
-
 _described = consumers.described.add_columns(
     _consumers.c.cluster_id, _consumers.c.request, _consumers.c.group_name
 )
@@ -233,7 +221,7 @@ class Roster:
         """Return all consumers, or the ones that hold something of these trees. Raises SearchEnded."""
         with database.read() as connection:
             rows = _rows(connection, _described, lambda some: _consumers.c.uuid.in_(_holding(some)), root_ids)
-            known = {row[0]: Holder(Consumer(*row[:-3]), *row[-3:]) for row in rows}
+            known = {row[0]: row for row in rows}
             rows = _rows(connection, _amounts, lambda some: _held.consumer_id.in_(_holding(some)), root_ids)
             # A consumer may hold something of several portions of trees.
             held = set(map(tuple, rows))
@@ -250,26 +238,28 @@ class Roster:
             for found in self._consumer(known[uuid], tuple(sorted(draws[uuid])))
         ]
 
-    def _consumer(self, holder: Holder, draws: Draws) -> Iterator[PlacedConsumer]:
+    def _consumer(self, row: Sequence[Any], draws: Draws) -> Iterator[PlacedConsumer]:
+        """Yield the consumer of a row of `_described`; `request` is the one it was claimed with, as kept."""
+        *described, cluster_id, request, group_name = row
         self._budget.look()
         roots = {self._ground.root_of(draw.row) for draw in draws if draw.row not in self._ground.sharers}
         if not roots:
             return
         spot = Spot(min(roots), draws)
         # All but the dedicated CPUs.
-        consumer = PlacedConsumer(*holder.consumer[:-1], spot, QUERY)
+        consumer = PlacedConsumer(*Consumer(*described)[:-1], spot, QUERY)
         if len(roots) > 1:
             # It is on each of the hosts.
             for root in sorted(roots):
                 yield replace(consumer, spot=Spot(root, draws), fixed="holds something of several hosts")
         elif not all(self._ground.holds(draw) for draw in draws):
             yield replace(consumer, fixed="changed while the plan was made")
-        elif holder.group_name is not None:
+        elif group_name is not None:
             yield replace(consumer, fixed="is in a group, about which others may have rules")
-        elif holder.cluster_id is not None:
-            yield self._pod(consumer, holder.cluster_id)
+        elif cluster_id is not None:
+            yield self._pod(consumer, cluster_id)
         else:
-            yield self._claimed(consumer, holder.request)
+            yield self._claimed(consumer, request)
 
     def _claimed(self, consumer: PlacedConsumer, request: str | None) -> PlacedConsumer:
         if request is not None and groups.is_under_rules(request):

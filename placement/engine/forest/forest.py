@@ -44,8 +44,7 @@ class Forest:
         self._index = IdIndex()
         self._vacant: list[int] = []
         # A result and the version of its shape are one object, because searches run in parallel.
-        self._known_flat = (-1, True)
-        self._known_roots: tuple[int, Rows] = (-1, np.empty(0, np.intp))
+        self._known_shape: tuple[int, bool, Rows] = (-1, True, np.empty(0, np.intp))
         # Kept until something changes, together with what searches computed on it.
         self._latest: Forest | None = None
         self._snapshots: weakref.WeakSet[Forest] = weakref.WeakSet()
@@ -115,7 +114,7 @@ class Forest:
         """Prepare for feeding: from now on the forest differs from the snapshots that were handed out."""
         if self._latest is not None:
             latest, self._latest = self._latest, None
-            self._known_roots, self._known_flat = latest._known_roots, latest._known_flat
+            self._known_shape = latest._known_shape
             del latest
         if not len(self._snapshots):
             self.providers.is_shared = False
@@ -243,11 +242,7 @@ class Forest:
     @property
     def is_flat(self) -> bool:
         """Whether no provider has a parent."""
-        version, flat = self._known_flat
-        if version != self.shape_version:
-            flat = not (self.providers.parent[: self.count] >= 0).any()
-            self._known_flat = (self.shape_version, flat)
-        return flat
+        return self._shape()[1]
 
     def roots_of(self, rows: Rows) -> Rows:
         """Return the root of each provider."""
@@ -256,14 +251,19 @@ class Forest:
     @property
     def roots(self) -> Rows:
         """All roots, in order of their ids."""
-        version, roots = self._known_roots
-        if version != self.shape_version:
-            roots = np.flatnonzero(self.providers.root[: self.count] == np.arange(self.count, dtype=np.int32))
-            ids = self.providers.id[roots]
+        return self._shape()[2]
+
+    def _shape(self) -> tuple[int, bool, Rows]:
+        """Return the version of the shape, whether no provider has a parent, and all roots."""
+        if self._known_shape[0] != self.shape_version:
+            providers, numbers = self.providers, np.arange(self.count, dtype=np.int32)
+            roots = np.flatnonzero(providers.root[: self.count] == numbers)
+            ids = providers.id[roots]
             if not (ids[1:] > ids[:-1]).all():
                 roots = roots[np.argsort(ids)]
-            self._known_roots = (self.shape_version, roots)
-        return roots
+            is_flat = not (providers.parent[: self.count] >= 0).any()
+            self._known_shape = (self.shape_version, is_flat, roots)
+        return self._known_shape
 
     def in_trees(self, roots: Rows) -> Rows:
         """Return all providers of the trees, the roots first."""

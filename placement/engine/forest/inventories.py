@@ -177,26 +177,15 @@ class InventoryColumn:
 
     def put(self, provider: int, row: InventoryRow) -> None:
         """Insert or replace the inventory of one provider."""
-        self._entry_of.ensure(provider + 1)
-        entry = int(self._entry_of.entry[provider])
-        entries = self.entries
-        entries.own()
+        entry, entries = self.entry_of(provider), self.entries
         if entry < 0:
-            if self._vacant:
-                entry = self._vacant.pop()
-            else:
-                entry = self._count
-                entries.ensure(entry + 1)
-                self._count += 1
-            self._entry_of.own()
-            self._entry_of.entry[provider] = entry
-            self._aligned &= entry == provider
+            entry = int(self._entries_for(np.array([provider]))[0])
+        entries.own()
         capacity = max(-HUGE, min(row.capacity, HUGE))
         entries.provider[entry] = provider
         entries.capacity_of[entry] = capacity
         entries.used[entry] = row.used
         entries.free[entry] = capacity - row.used
-        self.offers.ensure(entry + 1)
         offers, offer = self.offers, (row.total, row.reserved, np.float32(row.ratio_millionths / MILLION))
         # Seldom: writing may copy columns that a snapshot shares.
         if (offers.total[entry], offers.reserved[entry], offers.ratio[entry]) != offer:
