@@ -22,7 +22,14 @@ from placement.engine.domain.identifiers import normalize_uuid
 from placement.engine.forest.arrays import Amounts, Mask, Rows
 from placement.engine.numa.host import FACE_VALUE, BindPolicy, HostTotals, NumaPolicy, PodRefused
 from placement.engine.search.budget import Budget, SearchEnded
-from placement.engine.search.capacity.capacity import Capacity, Offered, Summary, summary_of, together
+from placement.engine.search.capacity.capacity import (
+    Capacity,
+    HostRoom,
+    Offered,
+    Summary,
+    summary_of,
+    together,
+)
 from placement.engine.search.query import ForestQuery
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.columns import (
@@ -57,19 +64,8 @@ from placement.storage.database import Database
 
 CapacityCount = Summary[str]
 """The room that some hosts have together, with the classes by name."""
-
-
-@dataclass(frozen=True, slots=True)
-class HostRoom:
-    """The room of one host; `like`: the host is imagined, and like the host with this uuid."""
-
-    uuid: str
-    name: str | None
-    lower: int
-    upper: int
-    runs_out_first: str
-    classes: Mapping[str, Offered]
-    like: str | None = None
+HostCount = HostRoom[str]
+"""The room of one host, with the classes by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +75,7 @@ class KindRoom:
     total: CapacityCount
     clusters: Sequence[CapacityCount] | None = None
     aggregates: Sequence[CapacityCount] | None = None
-    hosts: Sequence[HostRoom] | None = None
+    hosts: Sequence[HostCount] | None = None
 
 
 # Capacity for a query, summed by cluster and aggregate.
@@ -94,7 +90,7 @@ class QueryCapacity:
 
     def __init__(self, view: View, queries: Sequence[ForestQuery], place: Callable[[int], int]) -> None:
         """Prepare to count; `place` returns how many of so many members one claim would place."""
-        self._names = view.names.classes
+        self._names, self._ids = view.names.classes, view.forest.providers.id
         self._place = place
         self._counted = [Capacity(view.forest, view.sharing, query) for query in queries]
         self._shares = any(each.shares for each in self._counted)
@@ -128,19 +124,14 @@ class QueryCapacity:
         """Return the ids of the aggregates that hosts are in by their roots."""
         return set().union(*(each.aggregates() for each in self._counted))
 
-    def hosts(self, called: Mapping[int, str], like: Mapping[int, str]) -> Iterator[HostRoom]:
+    def hosts(self, called: Mapping[int, str], like: Mapping[int, str]) -> Iterator[HostCount]:
         """Yield each host's room; `called`: names by root id, `like`: models of imagined ones, by row."""
         for counted in self._counted:
             for host in counted.hosts():
-                yield HostRoom(
-                    host.uuid,
-                    None if host.row in like else called.get(host.id),
-                    host.lower,
-                    host.upper,
-                    self._names[host.runs_out_first],
-                    {self._names[id_]: each for id_, each in host.classes.items()},
-                    like.get(host.row),
-                )
+                name = None if host.row in like else called.get(int(self._ids[host.row]))
+                classes = {self._names[id_]: each for id_, each in host.classes.items()}
+                first, model = self._names[host.runs_out_first], like.get(host.row)
+                yield HostRoom(host.uuid, host.lower, host.upper, first, classes, host.row, name, model)
 
     def _summed(self, summaries: Sequence[Summary[int]]) -> Summary[int]:
         return summaries[0] if len(summaries) == 1 else together(summaries, shares=self._shares)
@@ -400,7 +391,7 @@ class PodCapacity:
         lower, upper = sum(each.lower for each in counted), sum(each.upper for each in counted)
         return summary_of(lower, upper, len(counted), sum(taking), classes)
 
-    def hosts(self) -> Iterator[HostRoom]:
+    def hosts(self) -> Iterator[HostCount]:
         """Yield the room of each node."""
         times = np.array([_times(asked) for asked in self._asked])
         for at, (node, lower, upper) in enumerate(self._counted):
@@ -414,7 +405,8 @@ class PodCapacity:
                     classes[asked.resource_class] = Offered(free, wanted, free // wanted, stranded)
             like = self._like.get(node.name)
             called = None if like else node.provider_name
-            yield HostRoom(node.root_uuid, called, lower, upper, next(iter(classes)), classes, like)
+            first = next(iter(classes))
+            yield HostRoom(node.root_uuid, lower, upper, first, classes, name=called, like=like)
 
 
 def _look(node: NodeInfo) -> Hashable:

@@ -40,7 +40,7 @@ from placement.planning.plans import (
     POSSIBLE,
     REWRITING,
 )
-from placement.planning.room import CapacityCount, HostRoom
+from placement.planning.room import CapacityCount, HostCount
 
 # Bodies of questions of how many more fit.
 _KIND_NAME = "^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
@@ -258,7 +258,7 @@ class ClassRoomSchema(AnswerSchema):
     stranded = Integer()
 
 
-def _is_exact(room: CapacityCount | HostRoom) -> bool:
+def _is_exact(room: CapacityCount | HostCount) -> bool:
     return room.lower == room.upper
 
 

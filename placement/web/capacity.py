@@ -17,7 +17,7 @@ from placement.planning import routes
 from placement.planning.capacity import BY, BY_AGGREGATE, BY_CLUSTER, Question, RequestKind
 from placement.planning.making_room import PlanLimits
 from placement.planning.plans import DEFRAGMENT, EMPTY, FIT, FREE, Goal, Plan, PlanRequest
-from placement.planning.room import CapacityCount, HostRoom, KindRoom
+from placement.planning.room import CapacityCount, HostCount, KindRoom
 from placement.planning.schemas import KindRoomShownSchema, PlanShownSchema
 from placement.providers.fleet import COMMON_REQUEST
 from placement.web import units
@@ -115,7 +115,7 @@ def _groups(found: KindRoom) -> list[list[str]]:
     return escaped(rows)
 
 
-def number_of(room: CapacityCount | HostRoom) -> str:
+def number_of(room: CapacityCount | HostCount) -> str:
     """Return as text how many fit, or between which numbers that is."""
     lower, upper = units.number(room.lower), units.number(room.upper)
     return lower if lower == upper else f"{lower} to {upper}"
@@ -131,8 +131,8 @@ def _rows(found: KindRoom) -> Iterator[tuple[Any, ...]]:
         yield _row("host", host.name, host.uuid, host)
 
 
-def _row(of: str, name: str | None, uuid: str | None, room: CapacityCount | HostRoom) -> tuple[Any, ...]:
-    share = None if isinstance(room, HostRoom) else room.fragmentation
+def _row(of: str, name: str | None, uuid: str | None, room: CapacityCount | HostCount) -> tuple[Any, ...]:
+    share = getattr(room, "fragmentation", None)
     return of, name, uuid, room.lower, room.upper, room.runs_out_first, share
 
 

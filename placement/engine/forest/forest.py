@@ -59,8 +59,6 @@ class Forest:
         # Both numbers only ever grow, so that caches of the old forest notice.
         self._clear(ProviderColumns(self.providers.stamp + 1), self.shape_version + 1)
         self.count = self.providers.load(snapshot.providers, self._index)
-        self.traits.ensure(self.count)
-        self.aggregates.ensure(self.count)
         offered = (
             (provider, row.class_id, max(-HUGE, min(row.capacity, HUGE)), *row[2:])
             for provider, row in snapshot.inventories

@@ -87,6 +87,7 @@ class InventoryColumn:
         self.offers.ensure(1)
         self._entry_of = EntryOf()
         self._count = 0
+        # Never altered in place: snapshots share it.
         self._vacant: list[int] = []
         # Few classes use units; the filter skips comparisons that cannot matter.
         self._uses_min = self._uses_max = self._uses_step = False
@@ -94,17 +95,11 @@ class InventoryColumn:
         self._aligned = True
 
     def frozen(self, providers: int) -> InventoryColumn:
-        """Return a view of the column as it is now, for `providers` rows of the forest; it never changes."""
+        """Return the column as it is now, for `providers` rows of the forest: none alters the other."""
         self.reach(providers)
         twin = copy.copy(self)
         twin.entries, twin._entry_of = self.entries.frozen(), self._entry_of.frozen()
         twin.offers = self.offers.frozen()
-        return twin
-
-    def forked(self, providers: int) -> InventoryColumn:
-        """Return a column that starts as this one and that may be altered without effect on it."""
-        twin = self.frozen(providers)
-        twin._vacant = list(self._vacant)
         return twin
 
     def reoffer(self, providers: Rows, ratio: float | None, reserved: int | None) -> None:
@@ -165,7 +160,7 @@ class InventoryColumn:
         self._entry_of.entry[providers] = -1
         self.entries.provider[at] = -1
         self.entries.free[at] = -HUGE
-        self._vacant.extend(at.tolist())
+        self._vacant = [*self._vacant, *at.tolist()]
 
     def unshare(self) -> None:
         """Note that no snapshot is in use, so that writing need not copy."""
@@ -234,7 +229,8 @@ class InventoryColumn:
         self.entries.own()
         new = np.flatnonzero(at < 0)
         if len(new):
-            reused = [self._vacant.pop() for _ in range(min(len(self._vacant), len(new)))]
+            kept = max(len(self._vacant) - len(new), 0)
+            reused, self._vacant = self._vacant[kept:], self._vacant[:kept]
             last = self._count + len(new) - len(reused)
             at[new] = np.concatenate([np.array(reused, np.intp), np.arange(self._count, last)])
             self._count = last

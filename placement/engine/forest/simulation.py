@@ -26,7 +26,7 @@ class SimulatedForest(Forest):
         vars(self).update(vars(forest))
         self.providers = forest.providers.frozen()
         self.traits, self.aggregates = forest.traits.frozen(), forest.aggregates.frozen()
-        self.inventories = {id_: column.forked(self.count) for id_, column in forest.inventories.items()}
+        self.inventories = {id_: column.frozen(self.count) for id_, column in forest.inventories.items()}
         self._vacant = list(forest._vacant)
         # It shares arrays even after the snapshot itself is gone.
         self._snapshots.add(self)

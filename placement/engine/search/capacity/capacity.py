@@ -171,6 +171,22 @@ def together(summaries: Sequence[Summary[int]], *, shares: bool) -> Summary[int]
     )
 
 
+class HostRoom(NamedTuple, Generic[ClassT]):
+    """The room of one host; `runs_out_first` is the class of which it has enough for the fewest requests.
+
+    `row` is the one of its root, -1 for a node. `like`: the host is imagined, like the host with this uuid.
+    """
+
+    uuid: str
+    lower: int
+    upper: int
+    runs_out_first: ClassT
+    classes: Mapping[ClassT, Offered]
+    row: int = -1
+    name: str | None = None
+    like: str | None = None
+
+
 class Capacity:
     """The hosts that offer what a query asks for, and how many more of it each has room for."""
 
@@ -271,7 +287,7 @@ class Capacity:
             {class_id: each.among(among) for class_id, each in self._classes.items()},
         )
 
-    def hosts(self) -> Iterator[HostCount]:
+    def hosts(self) -> Iterator[HostRoom[int]]:
         """Yield the hosts one by one, in order of their ids."""
         providers, roots = self._forest.providers, self.roots
         columns = self._sums_of_classes(np.arange(len(roots)), len(roots))
@@ -282,19 +298,18 @@ class Capacity:
             first = np.array(list(self._classes))[table.argmin(axis=0)].tolist()
         numbers = zip(
             roots.tolist(),
-            providers.id[roots].tolist(),
             to_text(providers.uuid[roots]),
             self._lower.tolist(),
             self.upper.tolist(),
             first,
             strict=True,
         )
-        for at, (row, id_, uuid, lower, upper, least) in enumerate(numbers):
+        for at, (row, uuid, lower, upper, least) in enumerate(numbers):
             classes = {
                 class_id: Offered(free[at], wanted, alone[at], stranded[at])
                 for class_id, (wanted, free, alone, stranded) in columns.items()
             }
-            yield HostCount(row, id_, uuid, lower, upper, least, classes)
+            yield HostRoom(uuid, lower, upper, least, classes, row)
 
     def aggregates(self) -> set[int]:
         """Return the ids of the aggregates that hosts are in by their roots."""
@@ -341,21 +356,6 @@ def _sums(labels: Rows, numbers: Amounts, count: int) -> list[int]:
     np.add.at(sums, labels, numbers)
     listed: list[int] = sums.tolist()
     return listed
-
-
-class HostCount(NamedTuple):
-    """A host and how many more it has room for at least and at most; `row` and `id` are of its root.
-
-    `runs_out_first` is the class of which it has enough for the fewest requests.
-    """
-
-    row: int
-    id: int
-    uuid: str
-    lower: int
-    upper: int
-    runs_out_first: int
-    classes: Mapping[int, Offered]
 
 
 @dataclass(frozen=True, slots=True)
