@@ -260,16 +260,14 @@ class Scene:
         return resources
 
 
+@dataclass(frozen=True, slots=True)
 class _Making:
-    def __init__(
-        self,
-        database: Database,
-        candidates: CandidateSearch,
-        scene: Scene,
-        request: PlanRequest,
-    ) -> None:
-        self._database, self._candidates = database, candidates
-        self._scene, self._request = scene, request
+    """A plan in the making."""
+
+    _database: Database
+    _candidates: CandidateSearch
+    _scene: Scene
+    _request: PlanRequest
 
     def plan(self) -> Plan:
         scene, goal, most = self._scene, self._request.goal, self._request.limits.moves

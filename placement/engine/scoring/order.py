@@ -75,6 +75,10 @@ class Strategy:
         """The rule that the strategy computes."""
         return RULES[self.type]
 
+    def is_idle(self, request: Mapping[str, int]) -> bool:
+        """Return whether it scores 0 because the request asks for none of its resources."""
+        return self.rule.skips_idle and not any(request.get(name, 0) for name, _ in self.resources)
+
 
 DEFAULT_SCORING = Strategy("LeastAllocated", (Weighted("cpu", 1), Weighted("memory", 1)))
 """The scoring of pods on hosts and NUMA nodes unless their cluster configures another."""
@@ -147,11 +151,6 @@ def counted(resources: Sequence[Weighted], request: Mapping[str, int]) -> Iterat
     for name, weight in resources:
         if counts(name, request):
             yield name, weight, request.get(name, 0)
-
-
-def is_idle(resources: Sequence[Weighted], request: Mapping[str, int]) -> bool:
-    """Return whether the request asks for none of the listed resources."""
-    return not any(request.get(name, 0) for name, _ in resources)
 
 
 MOST_STRATEGIES = 16
@@ -285,11 +284,10 @@ def score_host(strategy: Strategy, requested: Amounts, capacity: Amounts, reques
 
 def scorer_for(strategy: Strategy, request: Amounts) -> Callable[[Amounts, Amounts], int]:
     """Return `score_host` for one request, which is read once for many hosts."""
-    rule, shape = strategy.rule, strategy.shape
-    if rule.skips_idle and is_idle(strategy.resources, request):
+    if strategy.is_idle(request):
         return lambda requested, capacity: 0
     listed = list(counted(strategy.resources, request))
-    of_host = rule.of_host
+    of_host, shape = strategy.rule.of_host, strategy.shape
 
     def score(requested: Amounts, capacity: Amounts) -> int:
         loads = []
@@ -325,15 +323,14 @@ def best_score(strategy: Strategy, uses: Mapping[str, tuple[Use, Use]], request:
     `uses` has both for each listed resource, with capacity above 0. If a counted resource is absent from it,
     nothing is known, and the bound is the best possible score.
     """
-    rule = strategy.rule
-    if rule.skips_idle and is_idle(strategy.resources, request):
+    if strategy.is_idle(request):
         return 0
     spans = []
     for name, weight, _ in counted(strategy.resources, request):
         if name not in uses:
             return strategy.max_score
         spans.append(Span(weight, *uses[name]))
-    return rule.bound(spans, strategy.shape)
+    return strategy.rule.bound(spans, strategy.shape)
 
 
 def favours_full(strategy: Strategy) -> bool:
@@ -359,10 +356,9 @@ def score_hosts(strategy: Strategy, columns: Columns, request: Mapping[str, int]
 
 
 def _scores(strategy: Strategy, loads: list[LoadColumn], request: Mapping[str, int]) -> AmountColumn:
-    rule = strategy.rule
-    if rule.skips_idle and is_idle(strategy.resources, request):
+    if strategy.is_idle(request):
         return np.zeros(len(loads[0].total), np.int64)
-    scores: AmountColumn = rule.of_columns(loads, strategy.shape).astype(np.int64, copy=False)
+    scores: AmountColumn = strategy.rule.of_columns(loads, strategy.shape).astype(np.int64, copy=False)
     return scores
 
 

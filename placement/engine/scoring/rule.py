@@ -301,19 +301,27 @@ def parse_weight(given: Any, where: str, heaviest: int = HEAVIEST) -> int:
 # Source: scoring.md, "LeastAllocated and MostAllocated".
 
 
-def _mean_rule(
-    name: str,
-    leaning: Leaning,
-    percent: Callable[[LoadColumn], Amounts],
-    of_host: Callable[[Sequence[Load], Shape | None], int],
-) -> ScoringRule:
-    """Return the strategy that takes the cut weighted mean of the percentages; `of_host`: for one host."""
+def _mean_rule(name: str, leaning: Leaning) -> ScoringRule:
+    """Return the strategy that takes the cut weighted mean of the percentages."""
+    full = leaning is Leaning.FULL
+
+    def percent(column: LoadColumn) -> Amounts:
+        if full:
+            return column.percent_taken
+        return percent_of(np.maximum(column.capacity - column.total, 0), column.capacity)
 
     def of_columns(columns: Sequence[LoadColumn], _shape: Shape | None) -> Scores:
         return cut_mean(columns, map(percent, columns))
 
+    def of_host(loads: Sequence[Load], _shape: Shape | None) -> int:
+        points = weights = 0
+        for weight, total, capacity in loads:
+            taken = total if total < capacity else capacity
+            points += weight * ((taken if full else capacity - taken) * BEST // capacity)
+            weights += weight
+        return points // weights if weights else 0
+
     def bound(spans: Sequence[Span], shape: Shape | None) -> int:
-        full = leaning is Leaning.FULL
         return of_host([(span.weight, *(span.highest if full else span.lowest)) for span in spans], shape)
 
     def figures(columns: Sequence[LoadColumn], _shape: Shape | None) -> list[list[ScoreFigure]]:
@@ -322,31 +330,8 @@ def _mean_rule(
     return ScoringRule(name, of_columns, of_host, bound, figures, leaning=leaning)
 
 
-def _percent_free(column: LoadColumn) -> Amounts:
-    return percent_of(np.maximum(column.capacity - column.total, 0), column.capacity)
-
-
-def _least_allocated_of_host(loads: Sequence[Load], _shape: Shape | None) -> int:
-    points = weights = 0
-    for weight, total, capacity in loads:
-        if total < capacity:
-            points += weight * ((capacity - total) * BEST // capacity)
-        weights += weight
-    return points // weights if weights else 0
-
-
-def _most_allocated_of_host(loads: Sequence[Load], _shape: Shape | None) -> int:
-    points = weights = 0
-    for weight, total, capacity in loads:
-        points += weight * (total * BEST // capacity if total < capacity else BEST)
-        weights += weight
-    return points // weights if weights else 0
-
-
-LEAST_ALLOCATED = _mean_rule("LeastAllocated", Leaning.FREE, _percent_free, _least_allocated_of_host)
-MOST_ALLOCATED = _mean_rule(
-    "MostAllocated", Leaning.FULL, lambda column: column.percent_taken, _most_allocated_of_host
-)
+LEAST_ALLOCATED = _mean_rule("LeastAllocated", Leaning.FREE)
+MOST_ALLOCATED = _mean_rule("MostAllocated", Leaning.FULL)
 
 
 # BalancedAllocation: resources used evenly. Source: scoring.md, "BalancedAllocation".
