@@ -28,7 +28,7 @@ from placement.engine.forest.arrays import (
 )
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.inventories import Draw
-from placement.engine.search.ranking import ScoreTable
+from placement.engine.search.ranking import ScoreTable, first_uses
 from placement.engine.search.search import FoundCandidates
 
 # Summaries of trees as texts, kept until something in the tree changes.
@@ -166,11 +166,9 @@ class Batch:
             for leader in dict.fromkeys(self._leaders[slot] for slot in slots):
                 yield SlotUse(leader, self._rows[:, leader], False)
             return
-        for at, slot in enumerate(slots):
-            mine = self._rows[:, slot]
-            taken = (self._rows[:, slots[:at]] == mine[:, None]).any(axis=1)
-            if not taken.all():
-                yield SlotUse(slot, np.where(taken, NO_USE, mine), bool(taken.any()))
+        for slot, (mine, first) in zip(slots, first_uses(self._rows, slots), strict=True):
+            if first.any():
+                yield SlotUse(slot, np.where(first, mine, NO_USE), not first.all())
 
     def companions(self, use: SlotUse, slots: Sequence[int]) -> tuple[Rows, list[tuple[int, ...]]]:
         """Return which slots have the provider of `use`: per candidate the number of a set, and the sets.

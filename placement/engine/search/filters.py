@@ -124,7 +124,7 @@ class FilledSlots:
             viable = viable & covered
             note(Together(any_of), viable)
         roots = np.flatnonzero(viable).astype(np.int32)
-        for condition in root_conditions(self.query, self.slots):
+        for condition in root_conditions(self.query):
             roots = roots[condition.among(forest, roots)]
             note(condition, roots)
         if self.query.among is not None:
@@ -139,20 +139,21 @@ class FilledSlots:
         return flags_of(self.forest.count, choice.served(self.forest, self.sharing)[0])
 
 
-def root_conditions(query: ForestQuery, slots: Sequence[Slot]) -> Iterator[Carries | IsIn | IsCoreTree]:
+def root_conditions(query: ForestQuery) -> Iterator[Carries | IsIn | IsCoreTree]:
     """Yield the conditions of the query on roots. The unsuffixed group forbids aggregates to roots, too."""
     if query.tree_kind is not None:
         yield query.tree_kind
     if query.root_required or query.root_forbidden:
         yield Carries(query.root_required, query.root_forbidden, at_root=True)
-    banned = next((slot.group.forbidden_aggregates for slot in slots if not slot.suffixed), frozenset())
+    unsuffixed = (group for group in query.groups if not group.suffix and group.resources)
+    banned = next((group.forbidden_aggregates for group in unsuffixed), frozenset())
     if query.root_member_of or banned:
         yield IsIn(query.root_member_of, banned, at_root=True)
 
 
 def at_admitted_roots(forest: Forest, query: ForestQuery, rows: Rows) -> Rows:
     """Return the providers among `rows` that stand below a root which meets the conditions on roots."""
-    for condition in root_conditions(query, slots_of(query)):
+    for condition in root_conditions(query):
         rows = rows[condition.among(forest, forest.roots_of(rows).astype(np.int32))]
     return rows
 

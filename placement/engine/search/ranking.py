@@ -99,7 +99,7 @@ class HostSums:
             sums: ClassSums = {}
             for name in self._columns:
                 asking = [number for number in self.drawing if self._ids.get(name) in asked[number]]
-                sums[name] = self._drawn(name, list(_first_uses(rows, asking)), len(rows))
+                sums[name] = self._drawn(name, list(first_uses(rows, asking)), len(rows))
             return sums
         anchors = anchors_of(self._forest, self._sharers, rows)
         if not self._sharers.any():
@@ -107,7 +107,7 @@ class HostSums:
         # What candidates draw on beyond their tree counts, too.
         outside = [
             (providers, counts & (self._forest.providers.root[providers] != anchors))
-            for providers, counts in _first_uses(rows, self.drawing)
+            for providers, counts in first_uses(rows, self.drawing)
         ]
         homeless = anchors == NO_TREE
         sums = self.of_trees(np.where(homeless, 0, anchors))
@@ -145,7 +145,7 @@ def anchors_of(forest: Forest, sharers: Mask, rows: Indices) -> Indices:
     return np.where(own == NO_TREE, np.where(together, roots[:, 0], NO_TREE), own).astype(np.int32)
 
 
-def _first_uses(rows: Indices, columns: Sequence[int]) -> Iterator[tuple[Indices, Mask]]:
+def first_uses(rows: Indices, columns: Sequence[int]) -> Iterator[tuple[Indices, Mask]]:
     """Yield some columns of the candidates, each with where its provider has not occurred before."""
     for at, number in enumerate(columns):
         providers = rows[:, number]
