@@ -15,14 +15,15 @@ from werkzeug.exceptions import NotFound as RoutingNotFound
 
 from placement.allocations import routes as allocations_routes
 from placement.allocations.best_fit import NotAll
+from placement.allocations.candidate_schemas import ExplanationShownSchema
 from placement.allocations.candidates import SearchSettings
 from placement.allocations.orders import order_of
-from placement.allocations.rendering import CandidatesRenderer, explanation_body
+from placement.allocations.rendering import CandidatesRenderer
 from placement.audit import routes as audit_routes
 from placement.common.probes import OPEN_PATHS, PATHS, answer
 from placement.engine.domain.errors import BadRequest, Forbidden, PlacementError
 from placement.flavors import routes as flavors_routes
-from placement.flavors.nova import FlavorRefused
+from placement.flavors.nova.flavor import FlavorRefused
 from placement.http import auth, context, openapi
 from placement.http.auth import NO_FILE, BadTokens, Keystone, Tokens
 from placement.http.context import HttpError, Misconfigured, Relayed, objection
@@ -157,7 +158,7 @@ def _unschedulable(refused: Unschedulable) -> Response:
     extra = {
         "nodes": nodes,
         "nodes_omitted": len(refused.refusals) - len(nodes),
-        "explanation": explanation_body(refused.explanation),
+        "explanation": dump(ExplanationShownSchema, refused.explanation),
     }
     return context.render(409, str(refused), code=refused.code, extra=extra)
 

@@ -39,8 +39,7 @@ from placement.pods.writer import PodWriter
 from placement.providers import view
 from placement.providers.fleet import FleetCapacity, Hosts
 from placement.providers.inventories import Inventories
-from placement.providers.names import ResourceClasses, Traits
-from placement.providers.service import ProviderMemberships, Providers
+from placement.providers.service import ProviderMemberships, Providers, ResourceClasses, Traits
 from placement.providers.view import ForestKeeper
 from placement.storage import schema
 from placement.storage.database import Database

@@ -12,9 +12,9 @@ import pytest
 
 from placement.client.client import Client
 from placement.sync.api_server import ApiServer as RealApiServer
-from placement.sync.events import Journal
 from placement.sync.service import ServiceCluster
 from placement.sync.synchronization import Synchronization
+from placement.sync.watching import Journal
 from tests.api_server import ApiServer
 from tests.api_server_http import write_kubeconfig
 from tests.kubernetes import STATUS

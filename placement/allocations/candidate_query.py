@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -265,29 +265,14 @@ _FORM = "expected trait or aggregate, with ! in front to avoid it and :weight be
 def parse_extended(parameters: Parameters) -> tuple[CandidateQuery, SearchOptions]:
     """Return the query and the options. Raises BadRequest naming the parameter."""
     is_kept = sum(map(len, chain(*parameters))) <= LONGEST_KEPT
-    asked = (_asked if is_kept else _asked.__wrapped__)(tuple(parameters))
-    return asked.query, _options(*asked[1:])
-
-
-class _Asked(NamedTuple):
-    """The content of a search of our own, whether or not what it names exists."""
-
-    query: CandidateQuery
-    order_by: object
-    cluster: str | None
-    preferences: tuple[SoftCondition, ...]
-    explain: bool
-
-
-def _options(
-    order_by: object, cluster: str | None, preferences: tuple[SoftCondition, ...], explain: object
-) -> SearchOptions:
-    return use_cases().candidates.options(order_by, cluster, preferences, explain=bool(explain))
+    query, options = (_asked if is_kept else _asked.__wrapped__)(tuple(parameters))
+    return query, use_cases().candidates.options(**options)
 
 
 # Callers repeat their queries.
 @lru_cache(maxsize=256)
-def _asked(given: tuple[tuple[str, str], ...]) -> _Asked:
+def _asked(given: tuple[tuple[str, str], ...]) -> tuple[CandidateQuery, dict[str, Any]]:
+    """Return the query and the arguments of its options, whether or not what these name exists."""
     parameters = list(given)
     rest, splits = taken_out([pair for pair in parameters if pair[0] not in _OWN])
     query = parse(rest, NEWEST, splits)
@@ -296,7 +281,8 @@ def _asked(given: tuple[tuple[str, str], ...]) -> _Asked:
     explain = single(parameters, "explain")
     if explain not in (None, "0", "1"):
         raise BadRequest(f"explain: must be 0 or 1, not {explain!r}")
-    return _Asked(query, order_by, cluster, preferences, explain == "1")
+    named = {"order_by": order_by, "cluster": cluster, "preferences": preferences}
+    return query, {**named, "explain": explain == "1"}
 
 
 def parse_preferences(values: Sequence[str], *, is_json: bool = False) -> tuple[SoftCondition, ...]:
@@ -330,7 +316,9 @@ def parse_json(body: Mapping[str, Any]) -> tuple[CandidateQuery, SearchOptions]:
     """Return the query and the options of a body that keeps to CandidatesBody. Raises BadRequest."""
     query = _read(body)
     preferences = parse_preferences(body.get("prefer", ()), is_json=True)
-    options = _options(body.get("order_by"), body.get("cluster"), preferences, body.get("explain"))
+    options = use_cases().candidates.options(
+        body.get("order_by"), body.get("cluster"), preferences, explain=bool(body.get("explain"))
+    )
     return checked(query), options
 
 

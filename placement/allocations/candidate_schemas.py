@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from marshmallow import missing as absent
+
 from placement.allocations.schemas import AmountsSchema
 from placement.common.microversions import Feature
-from placement.engine.domain.explanation import ConditionKind, CountedUnit, Reason
+from placement.engine.domain.explanation import (
+    ConditionKind,
+    CountedUnit,
+    Explanation,
+    Miss,
+    Reason,
+    Shortage,
+    Stage,
+    describe,
+    lacks,
+    sentences,
+    stage_sentence,
+)
 from placement.engine.domain.groups import Per, RuleKind
 from placement.engine.domain.inventories import MAX_FLOAT, MAX_INT
 from placement.http import schemas as fields
@@ -16,6 +33,7 @@ from placement.http.schemas import (
     Boolean,
     Choice,
     Given,
+    InContext,
     Integer,
     Mapping,
     NullableUuid,
@@ -26,6 +44,7 @@ from placement.http.schemas import (
     Uuid,
     VersionedSchema,
     amounts,
+    dumper,
     since,
     texts,
 )
@@ -260,26 +279,41 @@ class NamedProviderSchema(AnswerSchema):
     name = String(nullable=True)
 
 
+# Parts of explanations; the context of each is the explanation, which has the names of providers.
+
+
 class ConditionShownSchema(AnswerSchema):
     """A condition that a query asks for."""
 
     kind = Choice(list(ConditionKind))
     resource_class = String(metadata=OPTIONAL)
     wanted = Integer(metadata=OPTIONAL)
-    required = Sequence(texts(), metadata=OPTIONAL)
-    forbidden = texts(metadata=OPTIONAL)
+    required = Sequence(texts(), metadata=OPTIONAL, source=lambda condition: condition.required or None)
+    forbidden = texts(metadata=OPTIONAL, source=lambda condition: condition.forbidden or None)
 
 
-class StageShownSchema(ConditionShownSchema):
+class StageShownSchema(AnswerSchema):
     """A condition, and how many providers or trees met it."""
 
     group = String(nullable=True)
-    condition = String()
+    condition = String(source=describe)
+    kind = Choice(list(ConditionKind), source="condition.kind")
+    resource_class = String(metadata=OPTIONAL, source="condition.resource_class")
+    wanted = Integer(metadata=OPTIONAL, source="condition.wanted")
+    required = Sequence(texts(), metadata=OPTIONAL, source=lambda stage: stage.condition.required or None)
+    forbidden = texts(metadata=OPTIONAL, source=lambda stage: stage.condition.forbidden or None)
     counted = Choice(list(CountedUnit))
     came = Integer()
-    providers = Integer(nullable=True)
+    providers = Integer(
+        nullable=True, source=lambda stage: None if stage.counted is CountedUnit.TREES else stage.passed
+    )
     trees = Integer()
-    sentence = String()
+    sentence = String(source=InContext(stage_sentence))
+
+
+def _provider(found: Miss | Shortage, explanation: Explanation) -> dict[str, str | None] | None:
+    uuid = found.provider
+    return None if uuid is None else {"uuid": uuid, "name": explanation.names.get(uuid)}
 
 
 class ShortageShownSchema(AnswerSchema):
@@ -287,38 +321,64 @@ class ShortageShownSchema(AnswerSchema):
 
     reason = Choice(list(Reason))
     groups = texts()
-    resource_provider = Object(NamedProviderSchema, metadata=OPTIONAL)
+    resource_provider = Object(NamedProviderSchema, metadata=OPTIONAL, source=InContext(_provider))
     resource_class = String(metadata=OPTIONAL)
-    wanted = Integer(metadata=OPTIONAL)
-    free = Integer(metadata=OPTIONAL)
-    missing = Integer(metadata=OPTIONAL)
+    wanted = Integer(metadata=OPTIONAL, source=lambda shortage: shortage.wanted if shortage.missing else None)
+    free = Integer(metadata=OPTIONAL, source=lambda shortage: shortage.free if shortage.missing else None)
+    missing = Integer(metadata=OPTIONAL, source=lambda shortage: shortage.missing or None)
     condition = Object(ConditionShownSchema, metadata=OPTIONAL)
+
+
+def _empty_stage(explanation: Explanation) -> Stage:
+    assert explanation.first_empty is not None
+    return explanation.stages[explanation.first_empty]
+
+
+def _of_first(member: str, otherwise: Any = None) -> InContext:
+    """Return a source in the first shortage of a near miss that is one provider or node."""
+
+    def read(miss: Miss, explanation: Explanation) -> Any:
+        if not miss.shortages or _empty_stage(explanation).counted is CountedUnit.TREES:
+            return otherwise
+        return getattr(miss.shortages[0], member)
+
+    return InContext(read)
 
 
 class NearMissSchema(AnswerSchema):
     """A provider, a tree or a node that came closest, and what is in the way."""
 
-    resource_provider = Object(NamedProviderSchema)
-    resource_class = String(nullable=True, metadata=OPTIONAL)
-    wanted = Integer(metadata=OPTIONAL)
-    free = Integer(metadata=OPTIONAL)
-    missing = Integer(metadata=OPTIONAL)
-    lacking_groups = texts(metadata=OPTIONAL)
-    lacking = texts(metadata=OPTIONAL)
-    unwanted = texts(metadata=OPTIONAL)
-    shortages = Sequence(Object(ShortageShownSchema), metadata=OPTIONAL)
-    reasons = texts(metadata=OPTIONAL)
-    sentences = texts()
+    resource_provider = Object(NamedProviderSchema, source=InContext(_provider))
+    resource_class = String(nullable=True, metadata=OPTIONAL, source=_of_first("resource_class", absent))
+    wanted = Integer(metadata=OPTIONAL, source=_of_first("wanted"))
+    free = Integer(metadata=OPTIONAL, source=_of_first("free"))
+    missing = Integer(metadata=OPTIONAL, source=_of_first("missing"))
+    lacking_groups = texts(metadata=OPTIONAL, source=lambda miss: miss.lacking_groups or None)
+    lacking = texts(metadata=OPTIONAL, source=lambda miss: miss.lacking or None)
+    unwanted = texts(metadata=OPTIONAL, source=lambda miss: miss.unwanted or None)
+    shortages = Sequence(
+        Object(ShortageShownSchema), metadata=OPTIONAL, source=lambda miss: miss.shortages or None
+    )
+    reasons = texts(metadata=OPTIONAL, source=lambda miss: miss.words or None)
+    sentences = texts(source=InContext(lambda miss, given: lacks(miss, _empty_stage(given), given.names)))
+
+
+def _each(schema: type[AnswerSchema], read: Callable[[Explanation], Iterable[Any]]) -> InContext:
+    """Return a source of parts of an explanation."""
+    return InContext(lambda explanation, _: list(map(dumper(schema, context=explanation), read(explanation))))
 
 
 class ExplanationShownSchema(AnswerSchema):
     """The reasons why something fits, or why nothing does."""
 
-    stages = Sequence(Object(StageShownSchema))
+    stages = Sequence(Object(StageShownSchema), source=_each(StageShownSchema, lambda given: given.stages))
     first_empty = Integer(nullable=True)
-    nearest = Sequence(Object(NearMissSchema))
+    nearest = Sequence(
+        Object(NearMissSchema),
+        source=_each(NearMissSchema, lambda given: () if given.first_empty is None else given.misses),
+    )
     complete = Boolean()
-    sentences = texts()
+    sentences = texts(source=sentences)
 
 
 class ScoredCandidatesSchema(AnswerSchema):

@@ -6,7 +6,7 @@ Source: placement-api.md, "Allocations of a consumer", "Provider usages", "Usage
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
@@ -16,10 +16,9 @@ from placement.allocations.statements.consumers import Consumer
 from placement.allocations.statements.lists import ConsumerSum, ListedAllocation, NamedHolding
 from placement.engine.domain.errors import BadRequest, NotFound
 from placement.engine.domain.identifiers import portions
-from placement.engine.domain.inventories import UNKNOWN_CONSUMER_TYPE, AllocationFilter
+from placement.engine.domain.inventories import UNKNOWN_CONSUMER_TYPE, AllocationFilter, Inventory
 from placement.providers import view
 from placement.providers.statements import clusters, contents, providers
-from placement.providers.statements.contents import Stored
 from placement.providers.statements.providers import ListedProvider
 from placement.storage.database import Database, Executor
 
@@ -40,6 +39,13 @@ class ConsumerHoldings:
     resources: dict[str, dict[str, int]]
 
 
+class NamedHoldings(NamedTuple):
+    """A consumer and all its allocations by names."""
+
+    consumer: Consumer
+    held: list[NamedHolding]
+
+
 def held_by(connection: Executor, uuids: Collection[str]) -> dict[str, dict[str, dict[str, int]]]:
     """Return what each consumer that holds anything holds: provider uuid -> class -> amount."""
     found: dict[str, dict[str, dict[str, int]]] = {}
@@ -55,12 +61,12 @@ class Holdings:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def of_consumer(self, uuid: str) -> tuple[Consumer, list[NamedHolding]] | None:
+    def of_consumer(self, uuid: str) -> NamedHoldings | None:
         """Return a consumer and all it holds; None if it holds nothing."""
         with self._database.read() as connection:
             held = [row for _, row in lists.named(connection, [uuid])]
             consumer = consumers.find(connection, uuid) if held else None
-        return (consumer, held) if consumer is not None else None
+        return None if consumer is None else NamedHoldings(consumer, held)
 
     def of_consumers(self, uuids: Collection[str]) -> dict[str, ConsumerHoldings]:
         """Return the consumers that exist, by uuid, with what they hold, even if it is nothing."""
@@ -127,14 +133,21 @@ class Include(StrEnum):
     AGGREGATES = "aggregates"
 
 
-class ProviderPage(NamedTuple):
-    """Providers, what was asked to be included by provider id, and the cursor of the following page."""
+class ProviderParts(NamedTuple):
+    """A provider and what was asked to be included, None for the rest; inventories and usages by class."""
 
-    providers: list[ListedProvider]
+    provider: ListedProvider
+    inventories: dict[str, Inventory] | None
+    usages: dict[str, int] | None
+    traits: list[str] | None
+    aggregates: list[str] | None
+
+
+class ProviderPage(NamedTuple):
+    """Providers, and the cursor of the following page."""
+
+    providers: list[ProviderParts]
     next: int | None
-    records: Mapping[int, Mapping[int, Stored]]
-    traits: Mapping[int, list[str]]
-    aggregates: Mapping[int, list[str]]
 
 
 OfConsumer = TypeVar("OfConsumer", ListedAllocation, ConsumerSum)
@@ -189,19 +202,25 @@ class Listings:
         with self._database.snapshot() as connection:
             _check_cluster(connection, cluster)
             found = providers.page(connection, cluster, after, count + 1)
-            shown = found[:count]
-            ids = [provider.id for provider in shown]
-            with_records = {Include.INVENTORIES, Include.USAGES} & set(include)
-            traits, aggregates = Include.TRAITS in include, Include.AGGREGATES in include
-            return ProviderPage(
-                providers=shown,
-                next=shown[-1].id if len(found) > count else None,
-                records=contents.stored(connection, ids) if with_records else {},
-                traits=contents.members_by_provider(connection, contents.TRAITS, ids) if traits else {},
-                aggregates=contents.members_by_provider(connection, contents.AGGREGATES, ids)
-                if aggregates
-                else {},
+            ids = [provider.id for provider in found[:count]]
+            offers, uses, traits, aggregates = (part in include for part in Include)
+            records = contents.stored(connection, ids) if offers or uses else {}
+            of_kind = contents.members_by_provider
+            traits_of = of_kind(connection, contents.TRAITS, ids) if traits else {}
+            aggregates_of = of_kind(connection, contents.AGGREGATES, ids) if aggregates else {}
+        shown = []
+        for each in found[:count]:
+            of_provider = records.get(each.id, {}).values()
+            shown.append(
+                ProviderParts(
+                    each,
+                    {record.class_name: record.inventory for record in of_provider} if offers else None,
+                    {record.class_name: record.used for record in of_provider} if uses else None,
+                    traits_of.get(each.id, []) if traits else None,
+                    aggregates_of.get(each.id, []) if aggregates else None,
+                )
             )
+        return ProviderPage(shown, ids[-1] if len(found) > count else None)
 
 
 def _check_cluster(connection: Executor, name: str | None) -> None:

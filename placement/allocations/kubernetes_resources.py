@@ -22,6 +22,7 @@ _KEPT = 1024
 
 CORE_CLASS = "PCPU"
 CPU_CLASS = "CUSTOM_CPU_MILLI"
+_GPU_MEMORY = "CUSTOM_KOORDINATOR_SH_GPU_MEMORY_MB"
 # Candidates are scored by resource classes, pods by Kubernetes' names; both take either name.
 _CLASS_OF = {"cpu": "VCPU", "memory": "MEMORY_MB"}
 _CLASS = re.compile(r"[A-Z][A-Z0-9_]*")
@@ -36,30 +37,20 @@ class ResourceClass(NamedTuple):
 
 # Hosts and NUMA nodes are two ledgers: every pod consumes from its host, aligned ones from NUMA nodes too.
 # So what exists on both levels needs two classes, or one request could be answered from either.
-_HOST_CLASSES: Mapping[str, ResourceClass] = {
-    "cpu": ResourceClass("CUSTOM_NODE_CPU_MILLI"),
-    "memory": ResourceClass("CUSTOM_NODE_MEMORY_MB", _MIB),
-    "pods": ResourceClass("CUSTOM_PODS"),
-    "kubernetes.io/batch-cpu": ResourceClass("CUSTOM_BATCH_CPU"),
-    "kubernetes.io/batch-memory": ResourceClass("CUSTOM_BATCH_MEMORY_MB", _MIB),
-    "kubernetes.io/mid-cpu": ResourceClass("CUSTOM_MID_CPU"),
-    "kubernetes.io/mid-memory": ResourceClass("CUSTOM_MID_MEMORY_MB", _MIB),
-}
-_NUMA_CLASSES: Mapping[str, ResourceClass] = {
-    "cpu": ResourceClass(CPU_CLASS),
-    "memory": ResourceClass("MEMORY_MB", _MIB),
-    "kubernetes.io/batch-cpu": ResourceClass("CUSTOM_NUMA_BATCH_CPU"),
-    "kubernetes.io/batch-memory": ResourceClass("CUSTOM_NUMA_BATCH_MEMORY_MB", _MIB),
-    "kubernetes.io/mid-cpu": ResourceClass("CUSTOM_NUMA_MID_CPU"),
-    "kubernetes.io/mid-memory": ResourceClass("CUSTOM_NUMA_MID_MEMORY_MB", _MIB),
-}
-_ANYWHERE: Mapping[str, ResourceClass] = {
-    "ephemeral-storage": ResourceClass("DISK_GB", _GIB),
+# By Kubernetes' name: the class of hosts, that of NUMA nodes, and the unit.
+_CLASSES: Mapping[str, tuple[str, str, int]] = {
+    "cpu": ("CUSTOM_NODE_CPU_MILLI", CPU_CLASS, 1),
+    "memory": ("CUSTOM_NODE_MEMORY_MB", "MEMORY_MB", _MIB),
+    "pods": ("CUSTOM_PODS", "CUSTOM_PODS", 1),
+    "kubernetes.io/batch-cpu": ("CUSTOM_BATCH_CPU", "CUSTOM_NUMA_BATCH_CPU", 1),
+    "kubernetes.io/batch-memory": ("CUSTOM_BATCH_MEMORY_MB", "CUSTOM_NUMA_BATCH_MEMORY_MB", _MIB),
+    "kubernetes.io/mid-cpu": ("CUSTOM_MID_CPU", "CUSTOM_NUMA_MID_CPU", 1),
+    "kubernetes.io/mid-memory": ("CUSTOM_MID_MEMORY_MB", "CUSTOM_NUMA_MID_MEMORY_MB", _MIB),
+    "ephemeral-storage": ("DISK_GB", "DISK_GB", _GIB),
     # Bytes of one modern accelerator overflow the largest amount an inventory can hold.
-    "koordinator.sh/gpu-memory": ResourceClass("CUSTOM_KOORDINATOR_SH_GPU_MEMORY_MB", _MIB),
+    "koordinator.sh/gpu-memory": (_GPU_MEMORY, _GPU_MEMORY, _MIB),
 }
-
-_NUMA_ONLY = frozenset(kind.name for kind in _NUMA_CLASSES.values())
+_NUMA_ONLY = frozenset(on_numa for on_host, on_numa, _ in _CLASSES.values() if on_numa != on_host)
 
 
 def base_amount(resource: str, quantity: Fraction) -> int:
@@ -70,24 +61,24 @@ def base_amount(resource: str, quantity: Fraction) -> int:
 @lru_cache(_KEPT)
 def host_class(resource: str) -> ResourceClass:
     """Return the class in which a host as a whole offers a resource (koordinator.md, "Resource classes")."""
-    return _HOST_CLASSES.get(resource) or _common_class(resource)
+    name, _, unit = _CLASSES.get(resource) or _common_class(resource)
+    return ResourceClass(name, unit)
 
 
 @lru_cache(_KEPT)
 def numa_class(resource: str) -> ResourceClass:
     """Return the class in which a NUMA node offers a resource (koordinator.md, "Resource classes")."""
-    return _NUMA_CLASSES.get(resource) or _common_class(resource)
+    _, name, unit = _CLASSES.get(resource) or _common_class(resource)
+    return ResourceClass(name, unit)
 
 
-def _common_class(resource: str) -> ResourceClass:
-    if resource in _ANYWHERE:
-        return _ANYWHERE[resource]
-    unit = 1
+def _common_class(resource: str) -> tuple[str, str, int]:
+    unit, name = 1, f"CUSTOM_{_OTHER.sub('_', resource.upper())}"
     if resource.startswith(_HUGEPAGES):
         # The bytes of a page of `hugepages-<size>`.
         with suppress(QuantityError):
             unit = max(1, floor(parse_quantity(resource.removeprefix(_HUGEPAGES))))
-    return ResourceClass(f"CUSTOM_{_OTHER.sub('_', resource.upper())}", unit)
+    return name, name, unit
 
 
 def is_numa_only(resource_class: str) -> bool:
@@ -97,9 +88,9 @@ def is_numa_only(resource_class: str) -> bool:
 
 def class_names() -> dict[str, str]:
     """Return the Kubernetes name of each class that is given out under a name of its own."""
-    tables = (_HOST_CLASSES, _NUMA_CLASSES, _ANYWHERE)
-    names = {kind.name: name for table in tables for name, kind in table.items()}
-    return {**names, CORE_CLASS: "cpu"}
+    return {name: resource for resource, names in _CLASSES.items() for name in names[:2]} | {
+        CORE_CLASS: "cpu"
+    }
 
 
 _BUILT_IN = frozenset(class_names().values())

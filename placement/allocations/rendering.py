@@ -9,24 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import Any
 
 import orjson
 
 from placement.allocations.candidates import SearchResult, SoftCondition
 from placement.common.microversions import Feature, Microversion
-from placement.engine.domain.explanation import (
-    Condition,
-    CountedUnit,
-    Explanation,
-    Miss,
-    Names,
-    Stage,
-    describe,
-    lacks,
-    sentences,
-    stage_sentence,
-)
 from placement.engine.forest.arrays import (
     Part,
     Pieces,
@@ -303,81 +290,3 @@ def _pieces(table: ScoreTable, preferences: Sequence[SoftCondition], places: Row
         amounts, below = figure.amounts[places], figure.below
         found += (numbers(amounts) if below is None else fractions(amounts, below[places]), behind)
     return Pieces(tuple(found))
-
-
-# Explanations as members of bodies: of candidates, of flavors and of pods alike.
-
-
-def explanation_member(search: SearchResult) -> dict[str, Any]:
-    """Return the explanation of a search that was asked for one, as a member."""
-    assert search.explanation is not None
-    return {"explanation": explanation_body(search.explanation)}
-
-
-def explanation_body(explanation: Explanation) -> dict[str, Any]:
-    """Return every stage with its figures, the first empty one, the near misses, and all in sentences."""
-    stages, empty, names = explanation.stages, explanation.first_empty, explanation.names
-    return {
-        "stages": [_stage(stage, explanation) for stage in stages],
-        "first_empty": empty,
-        "nearest": []
-        if empty is None
-        else [_miss(each, stages[empty], names) for each in explanation.misses],
-        "complete": explanation.complete,
-        "sentences": sentences(explanation),
-    }
-
-
-def _stage(stage: Stage, explanation: Explanation) -> dict[str, Any]:
-    return {
-        "group": stage.group,
-        "condition": describe(stage),
-        **_condition(stage.condition),
-        "counted": str(stage.counted),
-        "came": stage.came,
-        "providers": None if stage.counted is CountedUnit.TREES else stage.passed,
-        "trees": stage.trees,
-        "sentence": stage_sentence(stage, explanation),
-    }
-
-
-def _condition(condition: Condition) -> dict[str, Any]:
-    """Return a condition as data, without members that it says nothing about."""
-    body = {
-        "kind": str(condition.kind),
-        "resource_class": condition.resource_class,
-        "wanted": condition.wanted,
-        "required": condition.required or None,
-        "forbidden": condition.forbidden or None,
-    }
-    return {name: value for name, value in body.items() if value is not None}
-
-
-def _miss(miss: Miss, stage: Stage, names: Names) -> dict[str, Any]:
-    body: dict[str, Any] = {"resource_provider": {"uuid": miss.provider, "name": names.get(miss.provider)}}
-    if stage.counted is not CountedUnit.TREES and miss.shortages:
-        # A near miss that is one provider or node has its first shortage outside of the list, too.
-        first = miss.shortages[0]
-        body["resource_class"] = first.resource_class
-        body |= {"wanted": first.wanted, "free": first.free, "missing": first.missing}
-    given = {"lacking_groups": miss.lacking_groups, "lacking": miss.lacking, "unwanted": miss.unwanted}
-    body |= {name: texts for name, texts in given.items() if texts}
-    if miss.shortages:
-        body["shortages"] = []
-        for shortage in miss.shortages:
-            shown: dict[str, Any] = {"reason": str(shortage.reason), "groups": shortage.groups}
-            if shortage.provider is not None:
-                shown["resource_provider"] = {
-                    "uuid": shortage.provider,
-                    "name": names.get(shortage.provider),
-                }
-            if shortage.resource_class is not None:
-                shown["resource_class"] = shortage.resource_class
-            if shortage.missing:
-                shown |= {"wanted": shortage.wanted, "free": shortage.free, "missing": shortage.missing}
-            if shortage.condition is not None:
-                shown["condition"] = _condition(shortage.condition)
-            body["shortages"].append(shown)
-    if miss.words:
-        body["reasons"] = miss.words
-    return {**body, "sentences": lacks(miss, stage, names)}

@@ -12,8 +12,8 @@ from dataclasses import replace
 from placement.allocations.claims import Replacement, attributes_of
 from placement.allocations.statements.consumers import AttributeRegistry
 from placement.engine.domain.errors import BadRequest, ConcurrentUpdate, InventoryInUse
-from placement.engine.domain.inventories import ConsumerClaim, Inventory, ProviderInventories
-from placement.providers.inventories import check_capacity, in_use, record_inventories
+from placement.engine.domain.inventories import ConsumerClaim, ProviderInventories
+from placement.providers.inventories import InventoryChange, check_capacity, in_use, record_inventories
 from placement.providers.statements import contents, names, providers
 from placement.storage.database import Database, Transaction, run_in_transaction
 
@@ -95,22 +95,12 @@ def _extend(
     transaction: Transaction, wanted: Mapping[int, ProviderInventories], class_ids: Mapping[str, int]
 ) -> set[tuple[int, int]]:
     """Insert and change inventories; return the ones to delete when the allocations have moved."""
-    stored = contents.stored(transaction, list(wanted))
-    for provider_id, provider in wanted.items():
-        before = stored.get(provider_id, {}).values()
-        record_inventories(transaction, provider.provider_uuid, before, provider.inventories)
-    gone: set[tuple[int, int]] = set()
-    added: list[tuple[int, int, Inventory]] = []
-    changed: list[tuple[int, int, Inventory]] = []
+    stored, change = contents.stored(transaction, list(wanted)), InventoryChange()
     for provider_id, provider in wanted.items():
         records = stored.get(provider_id, {})
+        record_inventories(transaction, provider.provider_uuid, records.values(), provider.inventories)
         asked = {class_ids[name]: inventory for name, inventory in provider.inventories.items()}
-        for class_id, inventory in asked.items():
-            if class_id not in records:
-                added.append((provider_id, class_id, inventory))
-            elif records[class_id].inventory != inventory:
-                changed.append((provider_id, class_id, inventory))
-        gone |= {(provider_id, class_id) for class_id in records.keys() - asked.keys()}
-    contents.insert(transaction, added)
-    contents.update(transaction, changed)
-    return gone
+        change.compare(provider_id, records, asked)
+    contents.insert(transaction, change.added)
+    contents.update(transaction, change.changed)
+    return change.removed

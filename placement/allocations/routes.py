@@ -6,7 +6,7 @@ Source: placement-api.md, "Allocation candidates", "Allocations of a provider", 
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
+from functools import partial
 from typing import Any
 
 import orjson
@@ -17,12 +17,13 @@ from placement.allocations.candidate_query import world_of, world_of_text
 from placement.allocations.candidate_schemas import (
     CandidatesInWorldSchema,
     CandidatesSchema,
+    ExplanationShownSchema,
     ListedCandidatesSchema,
     ScoredCandidatesSchema,
 )
 from placement.allocations.candidates import SearchOptions
 from placement.allocations.holdings import Include
-from placement.allocations.rendering import CandidatesRenderer, explanation_member, score_members
+from placement.allocations.rendering import CandidatesRenderer, score_members
 from placement.allocations.schemas import (
     AllocationsListSchema,
     AllocationsSchema,
@@ -34,8 +35,6 @@ from placement.allocations.schemas import (
     UsagesByTypeSchema,
     UsagesQuerySchema,
     UsagesSchema,
-    allocations_body,
-    providers_body,
 )
 from placement.allocations.world import NOTHING_DIFFERENT, WorldRequest
 from placement.common.microversions import NEWEST, Feature
@@ -70,21 +69,23 @@ from placement.http.operations import (
     page_start,
     parameters,
     refuse_unknown,
+    shows,
     single,
     validated,
 )
 from placement.http.query_grammar import EXTENDED, PARAMETERS, WORLD
-from placement.http.schemas import Mapping, Object, load
+from placement.http.schemas import Mapping, Object, dump, load
 from placement.providers.schemas import ProviderAllocationsSchema, inventory_from
 
 allocation_candidates_blueprint = Blueprint("allocation_candidates", __name__)
+_SEARCH = "placement:allocation_candidates:list"
 
 
 @route(
     allocation_candidates_blueprint,
     "/allocation_candidates",
     "GET",
-    "placement:allocation_candidates:list",
+    _SEARCH,
     since=Feature.CANDIDATES,
     gives_json=True,
     described=Operation(
@@ -101,17 +102,13 @@ def candidates() -> Response:
 
 # The search with orders, preferences, clusters and reasons.
 extended_candidates_blueprint = Blueprint("extended_candidates", __name__)
-
-
-@route(
-    extended_candidates_blueprint,
-    "/ext/v1/allocation_candidates",
-    "GET",
-    "placement:allocation_candidates:list",
-    gives_json=True,
-    target=cluster_of_query,
-    described=Operation({200: ScoredCandidatesSchema}, errors=[404], query=(*EXTENDED, WORLD)),
+_extended = partial(
+    route, extended_candidates_blueprint, "/ext/v1/allocation_candidates", policy=_SEARCH, gives_json=True
 )
+_found_or_not = partial(Operation, {200: ScoredCandidatesSchema}, errors=[404])
+
+
+@_extended(method="GET", target=cluster_of_query, described=_found_or_not(query=(*EXTENDED, WORLD)))
 def extended_candidates() -> Response:
     """Return candidates, best first, with scores; `explain=1` adds reasons, `world` asks what would be."""
     given = parameters()
@@ -119,15 +116,8 @@ def extended_candidates() -> Response:
     return _found(*candidate_query.parse_extended(rest), world_of_text(single(given, WORLD.name)))
 
 
-@route(
-    extended_candidates_blueprint,
-    "/ext/v1/allocation_candidates",
-    "POST",
-    "placement:allocation_candidates:list",
-    gives_json=True,
-    reads=True,
-    target=cluster_of_body,
-    described=Operation({200: ScoredCandidatesSchema}, errors=[404], body=CandidatesInWorldSchema),
+@_extended(
+    method="POST", reads=True, target=cluster_of_body, described=_found_or_not(body=CandidatesInWorldSchema)
 )
 def candidates_by_json() -> Response:
     """Return the candidates of a request in JSON, which may be longer than any URL."""
@@ -143,7 +133,9 @@ def _found(query: CandidateQuery, options: SearchOptions, world: WorldRequest) -
         # The shared renderer keeps summaries of real trees, which do not hold in another world.
         renderer = CandidatesRenderer()
         search = use_cases().planning.candidates(query, options, world)
-    members = explanation_member(search) if options.explain else {}
+    members: dict[str, Any] = {}
+    if options.explain:
+        members["explanation"] = dump(ExplanationShownSchema, search.explanation)
     if options.remarks:
         members["remarks"] = options.remarks
     appendix = orjson.dumps(members)[1:-1]
@@ -155,14 +147,13 @@ def _found(query: CandidateQuery, options: SearchOptions, world: WorldRequest) -
 # /allocations and /resource_providers/{uuid}/allocations.
 
 allocations_blueprint = Blueprint("allocations", __name__)
-_ONE = "/allocations/<consumer>"
+_one = partial(route, allocations_blueprint, "/allocations/<consumer>")
+_writing = partial(Operation, {204: EMPTY}, errors=[409])
 _RULE = "placement:allocations:"
 _MANY = Mapping(fields.UUID, Object(AllocationsSchema), least=1)
 
 
-@route(
-    allocations_blueprint,
-    _ONE,
+@_one(
     "GET",
     f"{_RULE}list",
     gives_json=True,
@@ -174,30 +165,14 @@ def show(consumer: str) -> Response:
     found = use_cases().holdings.of_consumer(normalize_uuid(consumer) or consumer)
     if found is None:
         return json_response({"allocations": {}})
-    owner, held = found
-    entries: dict[str, Any] = {}
-    for row in held:
-        entry = entries.setdefault(row.uuid, {"resources": {}, "generation": row.generation})
-        entry["resources"][row.class_name] = row.amount
-    body: dict[str, Any] = {"allocations": entries}
-    if context.offers(Feature.ALLOCATIONS_BY_PROVIDER):
-        body["project_id"] = owner.project_id
-        body["user_id"] = owner.user_id
-    if context.offers(Feature.CONSUMER_GENERATIONS):
-        body["consumer_generation"] = owner.generation
-    if context.offers(Feature.CONSUMER_TYPES):
-        body["consumer_type"] = owner.consumer_type or UNKNOWN_CONSUMER_TYPE
-    return json_response(body, modified=newest(row.created_at for row in held))
+    body = dump(ConsumerAllocationsSchema, found, context.version())
+    return json_response(body, modified=newest(row.created_at for row in found.held))
 
 
-@route(
-    allocations_blueprint,
-    _ONE,
+@_one(
     "PUT",
     f"{_RULE}update",
-    described=Operation(
-        {204: EMPTY},
-        errors=[409],
+    described=_writing(
         body=ByVersion(
             {
                 None: AllocationsListSchema,
@@ -236,9 +211,7 @@ def claim_from(uuid: str, body: dict[str, Any]) -> ConsumerClaim:
     )
 
 
-@route(
-    allocations_blueprint, _ONE, "DELETE", f"{_RULE}delete", described=Operation({204: EMPTY}, errors=[409])
-)
+@_one("DELETE", f"{_RULE}delete", described=_writing())
 def delete(consumer: str) -> Response:
     """Release all that one consumer holds."""
     use_cases().claims.release(normalize_uuid(consumer) or consumer)
@@ -251,7 +224,7 @@ def delete(consumer: str) -> Response:
     "POST",
     f"{_RULE}manage",
     since=Feature.POST_ALLOCATIONS,
-    described=Operation({204: EMPTY}, errors=[409], body=_MANY),
+    described=_writing(body=_MANY),
 )
 def manage() -> Response:
     """Replace what many consumers hold, all or nothing."""
@@ -283,19 +256,13 @@ def by_uuid(entries: dict[str, Any]) -> dict[str, Any]:
     "/resource_providers/<uuid>/allocations",
     "GET",
     "placement:resource_providers:allocations:list",
-    gives_json=True,
-    described=Operation({200: ProviderAllocationsSchema}),
+    **shows(ProviderAllocationsSchema),
 )
 def on_provider(uuid: str) -> Response:
     """Return all allocations on one provider, by consumer."""
-    generation, held = use_cases().holdings.on_provider(uuid)
-    entries: dict[str, Any] = defaultdict(lambda: {"resources": {}})
-    for row in held:
-        entries[row.uuid]["resources"][row.class_name] = row.amount
-        if context.offers(Feature.CONSUMER_GENERATIONS):
-            entries[row.uuid]["consumer_generation"] = row.generation
-    body = {"allocations": entries, "resource_provider_generation": generation}
-    return json_response(body, modified=newest(row.created_at for row in held))
+    found = use_cases().holdings.on_provider(uuid)
+    body = dump(ProviderAllocationsSchema, found, context.version())
+    return json_response(body, modified=newest(row.created_at for row in found[1]))
 
 
 # /usages. Source: placement-api.md, "Usages by project".
@@ -316,8 +283,8 @@ def _project() -> dict[str, str]:
     "GET",
     "placement:usages",
     since=Feature.USAGES,
-    gives_json=True,
     target=_project,
+    gives_json=True,
     described=Operation(
         {200: ByVersion({None: UsagesSchema, Feature.CONSUMER_TYPES: UsagesByTypeSchema})}, query=_PARAMETERS
     ),
@@ -348,7 +315,7 @@ reshaper_blueprint = Blueprint("reshaper", __name__)
     "POST",
     "placement:reshaper:reshape",
     since=Feature.RESHAPER,
-    described=Operation({204: EMPTY}, errors=[409], body=ReshapeSchema),
+    described=_writing(body=ReshapeSchema),
 )
 def reshape() -> Response:
     """Move inventories and allocations together."""
@@ -362,6 +329,7 @@ def reshape() -> Response:
 
 # /ext/v1/allocations and /ext/v1/resource_providers: long lists in pages.
 listings_blueprint = Blueprint("listings", __name__)
+_listing = partial(route, listings_blueprint, method="GET", gives_json=True, target=cluster_of_query)
 _UUID = {"type": "string", "format": "uuid"}
 _CLUSTER = Parameter("cluster", "The name of a cluster.")
 _CONSUMERS = (
@@ -382,13 +350,9 @@ _PROVIDERS = (
 )
 
 
-@route(
-    listings_blueprint,
+@_listing(
     "/ext/v1/allocations",
-    "GET",
-    "placement:allocations:list_all",
-    gives_json=True,
-    target=cluster_of_query,
+    policy="placement:allocations:list_all",
     described=Operation({200: ConsumerPageSchema}, errors=[404], query=_CONSUMERS),
 )
 def allocations() -> Response:
@@ -406,16 +370,12 @@ def allocations() -> Response:
         cluster=single(given, "cluster"),
     )
     page = use_cases().listings.allocations(wanted, _uuid(given, "after"), page_size(given))
-    return json_response(allocations_body(page))
+    return json_response(dump(ConsumerPageSchema, page))
 
 
-@route(
-    listings_blueprint,
+@_listing(
     "/ext/v1/resource_providers",
-    "GET",
-    "placement:resource_providers:list",
-    gives_json=True,
-    target=cluster_of_query,
+    policy="placement:resource_providers:list",
     described=Operation({200: ProviderPageSchema}, errors=[404], query=_PROVIDERS),
 )
 def resource_providers() -> Response:
@@ -429,7 +389,7 @@ def resource_providers() -> Response:
     include = frozenset(Include(name) for name in names)
     cluster, after = single(given, "cluster"), page_start(given, "after")
     page = use_cases().listings.providers(cluster, include, after, page_size(given))
-    return json_response(providers_body(page, include))
+    return json_response(dump(ProviderPageSchema, page))
 
 
 def _uuid(given: Parameters, key: str) -> str | None:

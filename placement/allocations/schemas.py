@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from marshmallow import missing
 
-from placement.allocations.holdings import Include
-from placement.allocations.holdings import ProviderPage as HoldingsProviderPage
 from placement.allocations.statements.lists import ListedAllocation
 from placement.common.microversions import Feature
 from placement.engine.domain.inventories import UNKNOWN_CONSUMER_TYPE
@@ -131,18 +130,29 @@ _TYPE = r"^[A-Z0-9_]+$|^all$|^unknown$"
 class HeldSchema(AnswerSchema):
     """The amounts that a consumer holds of one provider."""
 
-    resources = amounts()
-    generation = Integer()
+    resources = amounts(source=lambda rows: {row.class_name: row.amount for row in rows})
+    generation = Integer(source=lambda rows: rows[0].generation)
 
 
 class ConsumerAllocationsSchema(AnswerSchema):
     """The allocations of one consumer; if it holds nothing, the other members are missing."""
 
-    allocations = Mapping(fields.UUID, Object(HeldSchema))
-    project_id = String(metadata=since(Feature.ALLOCATIONS_BY_PROVIDER, **OPTIONAL))
-    user_id = String(metadata=since(Feature.ALLOCATIONS_BY_PROVIDER, **OPTIONAL))
-    consumer_generation = Integer(metadata=since(Feature.CONSUMER_GENERATIONS, **OPTIONAL))
-    consumer_type = String(metadata=since(Feature.CONSUMER_TYPES, **OPTIONAL))
+    allocations = Mapping(
+        fields.UUID,
+        Object(HeldSchema),
+        source=lambda found: {uuid: list(rows) for uuid, rows in groupby(found.held, attrgetter("uuid"))},
+    )
+    project_id = String(
+        metadata=since(Feature.ALLOCATIONS_BY_PROVIDER, **OPTIONAL), source="consumer.project_id"
+    )
+    user_id = String(metadata=since(Feature.ALLOCATIONS_BY_PROVIDER, **OPTIONAL), source="consumer.user_id")
+    consumer_generation = Integer(
+        metadata=since(Feature.CONSUMER_GENERATIONS, **OPTIONAL), source="consumer.generation"
+    )
+    consumer_type = String(
+        metadata=since(Feature.CONSUMER_TYPES, **OPTIONAL),
+        source=lambda found: found.consumer.consumer_type or UNKNOWN_CONSUMER_TYPE,
+    )
 
 
 class UsagesSchema(AnswerSchema):
@@ -231,39 +241,46 @@ class ManyClaimedSchema(AnswerSchema):
 class ListedAmountsSchema(AnswerSchema):
     """The amounts that a consumer of a list holds of one provider."""
 
-    name = String()
-    cluster = String(nullable=True)
-    resources = amounts()
+    name = String(source=lambda held: held[0].provider_name)
+    cluster = String(nullable=True, source=lambda held: held[0].cluster)
+    resources = amounts(source=lambda held: {row.class_name: row.amount for row in held})
+
+
+def _by_provider(rows: list[ListedAllocation]) -> dict[str, list[ListedAllocation]]:
+    return {uuid: list(held) for uuid, held in groupby(rows, attrgetter("provider_uuid"))}
 
 
 class ListedConsumerSchema(AnswerSchema):
     """One consumer of a list."""
 
-    consumer_uuid = Uuid()
-    consumer_generation = Integer()
-    consumer_type = String()
-    project_id = String()
-    user_id = String()
-    dedicated_cpus = String(metadata=OPTIONAL)
-    allocations = Mapping(fields.UUID, Object(ListedAmountsSchema))
+    consumer_uuid = Uuid(source=lambda rows: rows[0].consumer_uuid)
+    consumer_generation = Integer(source=lambda rows: rows[0].consumer_generation)
+    consumer_type = String(source=lambda rows: rows[0].consumer_type or UNKNOWN_CONSUMER_TYPE)
+    project_id = String(source=lambda rows: rows[0].project_id)
+    user_id = String(source=lambda rows: rows[0].user_id)
+    dedicated_cpus = String(metadata=OPTIONAL, source=lambda rows: rows[0].dedicated_cpus)
+    allocations = Mapping(fields.UUID, Object(ListedAmountsSchema), source=_by_provider)
 
 
 class ConsumerPageSchema(AnswerSchema):
     """Consumers and what they hold; `next` is the `after` of the following page."""
 
-    consumers = Sequence(Object(ListedConsumerSchema))
-    next = NullableUuid()
+    consumers = Sequence(
+        Object(ListedConsumerSchema),
+        source=lambda page: [list(rows) for _, rows in groupby(page[0], attrgetter("consumer_uuid"))],
+    )
+    next = NullableUuid(source=itemgetter(1))
 
 
 class ListedProviderSchema(AnswerSchema):
     """One provider of a list, with what was asked for by `include`."""
 
-    uuid = Uuid()
-    name = String()
-    generation = Integer()
-    parent_provider_uuid = NullableUuid()
-    root_provider_uuid = Uuid()
-    cluster = String(nullable=True)
+    uuid = Uuid(source="provider.uuid")
+    name = String(source="provider.name")
+    generation = Integer(source="provider.generation")
+    parent_provider_uuid = NullableUuid(source="provider.parent_uuid")
+    root_provider_uuid = Uuid(source="provider.root_uuid")
+    cluster = String(nullable=True, source="provider.cluster")
     inventories = Mapping(fields.NAME, Object(InventoryRecordSchema), metadata=OPTIONAL)
     usages = amounts(metadata=OPTIONAL)
     traits = Sequence(String(), metadata=OPTIONAL)
@@ -273,58 +290,5 @@ class ListedProviderSchema(AnswerSchema):
 class ProviderPageSchema(AnswerSchema):
     """Providers in order of creation; `next` is the `after` of the following page."""
 
-    resource_providers = Sequence(Object(ListedProviderSchema))
+    resource_providers = Sequence(Object(ListedProviderSchema), source="providers")
     next = Integer(nullable=True)
-
-
-# Bodies of long lists; `next` is given as `after` to get the following page, null on the last one.
-
-
-def allocations_body(page: tuple[Iterable[ListedAllocation], str | None]) -> dict[str, Any]:
-    """Return consumers in order, each with what it holds of the providers that were asked for."""
-    consumers: dict[str, dict[str, Any]] = {}
-    allocations, following = page
-    for row in allocations:
-        consumer = consumers.setdefault(
-            row.consumer_uuid,
-            {
-                "consumer_uuid": row.consumer_uuid,
-                "consumer_generation": row.consumer_generation,
-                "consumer_type": row.consumer_type or UNKNOWN_CONSUMER_TYPE,
-                "project_id": row.project_id,
-                "user_id": row.user_id,
-                **({} if row.dedicated_cpus is None else {"dedicated_cpus": row.dedicated_cpus}),
-                "allocations": {},
-            },
-        )
-        held = consumer["allocations"].setdefault(
-            row.provider_uuid, {"name": row.provider_name, "cluster": row.cluster, "resources": {}}
-        )
-        held["resources"][row.class_name] = row.amount
-    return {"consumers": list(consumers.values()), "next": following}
-
-
-def providers_body(page: HoldingsProviderPage, include: Collection[Include]) -> dict[str, Any]:
-    """Return providers in order of creation, each with what is included."""
-    listed = []
-    for provider in page.providers:
-        body: dict[str, Any] = {
-            "uuid": provider.uuid,
-            "name": provider.name,
-            "generation": provider.generation,
-            "parent_provider_uuid": provider.parent_uuid,
-            "root_provider_uuid": provider.root_uuid,
-            "cluster": provider.cluster,
-        }
-        records = page.records.get(provider.id, {}).values()
-        if Include.INVENTORIES in include:
-            shown = dumper(InventoryRecordSchema)
-            body["inventories"] = {record.class_name: shown(record.inventory) for record in records}
-        if Include.USAGES in include:
-            body["usages"] = {record.class_name: record.used for record in records}
-        if Include.TRAITS in include:
-            body["traits"] = page.traits.get(provider.id, [])
-        if Include.AGGREGATES in include:
-            body["aggregates"] = page.aggregates.get(provider.id, [])
-        listed.append(body)
-    return {"resource_providers": listed, "next": page.next}

@@ -144,8 +144,8 @@ class AuditEventSchema(AnswerSchema):
 class AuditEventsSchema(AnswerSchema):
     """A page of changes, the newest first; `next` is the `marker` of the following page."""
 
-    events = Sequence(Object(AuditEventSchema), source="records")
-    next = Integer(nullable=True)
+    events = Sequence(Object(AuditEventSchema), source=itemgetter(0))
+    next = Integer(nullable=True, source=itemgetter(1))
 
 
 class ChangeSchema(AnswerSchema):
@@ -230,7 +230,7 @@ def audit() -> Response:
     )
     # The newest come first: the first page has nothing before it.
     before = page_start(given, "marker", LARGEST_LONG_ID) or None
-    page = use_cases().audit.listed(wanted, before, page_size(given))
+    page = use_cases().audit.listed(StoredRecord, wanted, before, page_size(given))
     return json_response(dump(AuditEventsSchema, page))
 
 

@@ -14,11 +14,11 @@ import hashlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
@@ -49,18 +49,6 @@ _CONDITIONS = {
     "before": "id < :before",
 }
 _TIMES = {"since", "until"}
-
-
-def _page(
-    connection: Executor, columns: tuple[str, ...], wanted: AuditFilter, before: int | None, count: int
-) -> Sequence[sa.Row[Any]]:
-    """Return at most `count` records with smaller ids than `before`, from the newest to the oldest.
-
-    They match all wanted fields. Raises KeyError for a field without a condition.
-    """
-    given = {field.name: getattr(wanted, field.name) for field in fields(wanted)} | {"before": before}
-    values = {name: value for name, value in given.items() if value not in (None, ())}
-    return list(connection.execute(_statement(columns, frozenset(values)), {**values, "count": count}))
 
 
 @cache
@@ -273,15 +261,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST]
 
 
-# Pages of audit records.
-
-
-@dataclass(frozen=True, slots=True)
-class AuditPage:
-    """A page of records, newest first; `next` is the marker of the following page, None on the last."""
-
-    records: list[StoredRecord]
-    next: int | None
+Shape = TypeVar("Shape", StoredRecord, RecordHead)
 
 
 class AuditTrail:
@@ -290,18 +270,18 @@ class AuditTrail:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def heads(
-        self, wanted: AuditFilter, marker: int | None, count: int
-    ) -> tuple[list[RecordHead], int | None]:
-        """Return the next records as lists show them, and the marker of the following page."""
-        with self._database.read() as connection:
-            found = _page(connection, RecordHead._fields, wanted, marker, count + 1)
-        following = found[count - 1].id if len(found) > count else None
-        return [RecordHead._make(row) for row in found[:count]], following
+    def listed(
+        self, shape: type[Shape], wanted: AuditFilter, marker: int | None, count: int
+    ) -> tuple[list[Shape], int | None]:
+        """Return a page of the next records that match all wanted fields, newest first, in one of two shapes.
 
-    def listed(self, wanted: AuditFilter, marker: int | None, count: int) -> AuditPage:
-        """Return a page of the next records that match all wanted fields."""
+        The second is the marker of the following page, None on the last. Raises KeyError for a field without
+        a condition.
+        """
+        given = {field.name: getattr(wanted, field.name) for field in fields(wanted)} | {"before": marker}
+        values = {name: value for name, value in given.items() if value not in (None, ())}
+        statement = _statement(shape._fields, frozenset(values))
         with self._database.read() as connection:
-            found = _page(connection, StoredRecord._fields, wanted, marker, count + 1)
+            found = connection.execute(statement, {**values, "count": count + 1}).all()
         following = found[count - 1].id if len(found) > count else None
-        return AuditPage([StoredRecord._make(row) for row in found[:count]], following)
+        return [shape._make(row) for row in found[:count]], following

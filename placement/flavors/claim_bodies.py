@@ -23,7 +23,8 @@ from placement.allocations.candidate_schemas import (
 from placement.allocations.world import WorldRequest
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.groups import MemberRule, Per, RuleKind
-from placement.flavors.nova import FlavorProblem, FlavorRefused, ServerGroup, server_group
+from placement.engine.domain.identifiers import normalize_uuid
+from placement.flavors.nova.flavor import FlavorProblem, FlavorRefused
 from placement.flavors.service import FlavorWish
 from placement.http import context
 from placement.http.context import use_cases
@@ -104,7 +105,8 @@ def many_claims(given: object) -> ManyClaims:
     count = sum(each.get("count", len(each.get("consumer_uuids", "1"))) for each in body["members"])
     if count > MOST_MEMBERS:
         raise BadRequest(f"members: {count} consumers are more than {MOST_MEMBERS}, too many for a claim")
-    group = server_group(body["server_group"]) if "server_group" in body else None
+    servers = server_group(body["server_group"]) if "server_group" in body else None
+    common = body.get("group", servers.groups[0] if servers and servers.groups else None)
     wishes: dict[bytes, FlavorWish] = {}
     found: list[ClaimApplication] = []
     for number, member in enumerate(body["members"]):
@@ -114,7 +116,7 @@ def many_claims(given: object) -> ManyClaims:
                 place = f"members[{number}].{name}"
                 raise BadRequest(f"{place}: is missing, and the claim says none for all members")
         wanted = _wanted(number, member, body, wishes)
-        joined = member.get("group", body.get("group", group and group.group))
+        joined = member.get("group", common)
         for uuid, is_new, place in _consumers(number, member):
             claimant, name = Claimant(uuid, **stated), member.get("name")
             rest = (wanted.fallback, wanted.dedicated_cpus, place)
@@ -126,7 +128,7 @@ def many_claims(given: object) -> ManyClaims:
             where = each.place if "." in each.place else f"{each.place}.consumer_uuid"
             raise BadRequest(f"{where}: {uuid} is that of {first[uuid]}, too")
         first[uuid] = each.place
-    together = _together(body, len(found), group)
+    together = _together(body, len(found), servers)
     world = None
     if body.get("dry_run"):
         world = world_of(body.get("world", {}))
@@ -161,7 +163,7 @@ def _wanted(
         # Errors about a flavor name the member if it gave a part of it.
         prefix = f"{place}: " if any(name in member for name in _FLAVOR) else ""
         try:
-            known[key] = use_cases().flavors.wish(document, candidate_query.parse_newest)
+            known[key] = use_cases().flavors.wish(document)
         except FlavorRefused as refused:
             problems = (FlavorProblem(each.code, f"{prefix}{each.message}") for each in refused.problems)
             raise FlavorRefused(tuple(problems)) from None
@@ -190,7 +192,7 @@ def _consumers(number: int, member: Mapping[str, Any]) -> Iterator[tuple[str, bo
             yield uuid, False, f"{place}.consumer_uuids[{at}]"
 
 
-def _together(body: Mapping[str, Any], count: int, group: ServerGroup | None) -> MemberOptions:
+def _together(body: Mapping[str, Any], count: int, servers: MemberRule | None) -> MemberOptions:
     minimum = body.get("minimum", 0)
     if body.get("atomic"):
         if "minimum" in body:
@@ -200,8 +202,8 @@ def _together(body: Mapping[str, Any], count: int, group: ServerGroup | None) ->
         raise BadRequest(f"minimum: there are {count} consumers only")
     names = {member["name"] for member in body["members"] if "name" in member}
     rules = [_rule(f"rules[{at}]", given, names) for at, given in enumerate(body.get("rules", ()))]
-    if group is not None:
-        rules.append(group.rule)
+    if servers is not None:
+        rules.append(servers)
     named = len({uuid for rule in rules for uuid in rule.consumers})
     if named > MOST_MEMBERS:
         raise BadRequest(f"rules: name {named} consumers, at most {MOST_MEMBERS}; groups may have any number")
@@ -223,18 +225,81 @@ def _rule(place: str, given: Mapping[str, Any], names: set[str]) -> MemberRule:
     for at, name in enumerate(given.get("members", ())):
         if name not in names:
             raise BadRequest(f"{place}.members[{at}]: no member has the name {name!r}")
+    rest: dict[str, Any] = {"kind": kind, "per": per, "place": place}
+    for name, value in given.items():
+        rest.setdefault(name, tuple(value) if isinstance(value, list) else value)
+    if "members" in given:
+        rest["members"] = frozenset(given["members"])
+    return MemberRule(**rest)
+
+
+# Server groups of nova as rules between members: its policies, and how many servers may be on a host.
+#
+# Source: nova-flavors.md, "Server groups".
+
+
+_WEIGHT = 1.0
+_POLICIES: dict[str, tuple[RuleKind, float | None]] = {
+    "affinity": (RuleKind.TOGETHER, None),
+    "anti-affinity": (RuleKind.AT_MOST, None),
+    "soft-affinity": (RuleKind.TOGETHER, _WEIGHT),
+    "soft-anti-affinity": (RuleKind.AT_MOST, _WEIGHT),
+}
+_MEMBERS = {"id", "name", "policy", "policies", "rules", "members", "metadata", "project_id", "user_id"}
+_MOST = "max_server_per_host"
+
+
+def server_group(document: object) -> MemberRule:
+    """Return the rule of a server group, as nova's API shows it; its servers are claimed into its group.
+
+    Raises BadRequest naming the member.
+    """
+    if not isinstance(document, Mapping):
+        raise BadRequest("server_group: must be an object")
+    unknown = sorted(str(name) for name in document.keys() - _MEMBERS)
+    if unknown:
+        raise BadRequest(f"server_group: {', '.join(unknown)} is no member of a server group")
+    policy, policies = document.get("policy"), document.get("policies")
+    if policy is None and isinstance(policies, list) and len(policies) == 1:
+        # Before microversion 2.64 of nova the policy is the only one of a list.
+        policy = policies[0]
+    if not isinstance(policy, str) or policy not in _POLICIES:
+        raise BadRequest(f"server_group.policy: must be one of {', '.join(_POLICIES)}")
+    group = document.get("id")
+    if group is not None and (not isinstance(group, str) or not 0 < len(group) <= 255):
+        raise BadRequest("server_group.id: must be a text of 1 to 255 characters")
+    most = _most_per_host(document.get("rules"), policy)
+    members = document.get("members", [])
+    if not isinstance(members, list):
+        raise BadRequest("server_group.members: must be a list of uuids")
+    servers = []
+    for at, each in enumerate(members):
+        uuid = normalize_uuid(each) if isinstance(each, str) else None
+        if uuid is None:
+            raise BadRequest(f"server_group.members[{at}]: must be a uuid")
+        servers.append(uuid)
+    kind, weight = _POLICIES[policy]
     return MemberRule(
         kind,
-        per,
-        given.get("count", 1),
-        given.get("max_skew", 1),
-        tuple(given.get("aggregates", ())),
-        given.get("resource_class"),
-        given.get("trait"),
-        given.get("depth"),
-        frozenset(given["members"]) if "members" in given else None,
-        tuple(given.get("consumers", ())),
-        tuple(given.get("groups", ())),
-        given.get("weight"),
-        place,
+        Per.HOST,
+        count=most,
+        consumers=tuple(servers),
+        groups=() if group is None else (group,),
+        weight=weight,
+        place="server_group",
     )
+
+
+def _most_per_host(rules: object, policy: str) -> int:
+    if not rules:
+        return 1
+    if not isinstance(rules, Mapping) or set(rules) != {_MOST}:
+        raise BadRequest(f"server_group.rules: the only rule of server groups is {_MOST}")
+    most = rules[_MOST]
+    if isinstance(most, str) and most.isdecimal():
+        most = int(most)
+    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+        raise BadRequest(f"server_group.rules.{_MOST}: must be an integer above 0")
+    if policy != "anti-affinity":
+        raise BadRequest(f"server_group.rules.{_MOST}: is for the policy anti-affinity")
+    return most

@@ -11,21 +11,20 @@ from flask import Blueprint, Response, current_app
 
 from placement.allocations.applications import Claimant
 from placement.allocations.best_fit import ClaimResults
-from placement.allocations.candidate_query import parse_newest
 from placement.allocations.candidate_schemas import (
     ClaimantSchema,
     ClaimForManySchema,
+    ExplanationShownSchema,
     FlavorCandidatesSchema,
     NewClaimSchema,
     NewJsonClaimSchema,
     TranslationSchema,
 )
-from placement.allocations.rendering import explanation_member
 from placement.allocations.schemas import ClaimedSchema, ManyClaimedSchema
 from placement.common.microversions import NEWEST
 from placement.engine.domain.errors import BadRequest, PlacementError
 from placement.flavors.claim_bodies import CLAIMANT, application, many_claims
-from placement.flavors.nova import translation_document
+from placement.flavors.nova.translation import translate_document, translation_document
 from placement.flavors.schemas import ClaimForFlavorSchema, FlavorRequestSchema, FlavorSearchSchema
 from placement.http import context
 from placement.http.context import error_document, json_body, json_response, status_of, streamed, use_cases
@@ -44,7 +43,7 @@ _question = partial(route, blueprint, method="POST", gives_json=True, reads=True
 )
 def translation() -> Response:
     """Return what a flavor asks for, as a candidates query and as the guest's CPU layout."""
-    return json_response(translation_document(use_cases().flavors.translate(json_body())))
+    return json_response(translation_document(translate_document(json_body())))
 
 
 @_question(
@@ -56,10 +55,10 @@ def translation() -> Response:
 def candidates() -> Response:
     """Return where a flavor fits; with explain also why."""
     renderer = current_app.extensions["placement_candidates_renderer"]
-    found = use_cases().flavors.find(json_body(), parse_newest)
+    found = use_cases().flavors.find(json_body())
     document = {"translation": translation_document(found.translation), "query_used": found.query_used}
     if found.explained:
-        document |= explanation_member(found.search)
+        document["explanation"] = dump(ExplanationShownSchema, found.search.explanation)
     opening = orjson.dumps(document)
     return streamed(chain([opening[:-1] + b',"candidates":'], renderer.body(found.search, NEWEST), [b"}"]))
 
@@ -128,5 +127,5 @@ def _create_for_flavor(given: dict[str, Any]) -> Response:
     claimant = {name: given[name] for name in CLAIMANT if name in given}
     document = {name: part for name, part in given.items() if name not in CLAIMANT}
     body = load(ClaimantSchema, context.version(), claimant, BODY_PREFIX)
-    fitted, cpus = use_cases().flavors.claim(Claimant(**body), document, parse_newest)
+    fitted, cpus = use_cases().flavors.claim(Claimant(**body), document)
     return json_response(dump(ClaimedSchema, fitted, context=cpus), 201 if fitted.fresh else 200)

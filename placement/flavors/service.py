@@ -5,24 +5,23 @@ search request -> limit and cluster taken out -> flavors.nova -> query string ->
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from placement.allocations.applications import Claimant, ClaimApplication, ClaimedCandidate, ClaimQuery
 from placement.allocations.best_fit import BestFit
+from placement.allocations.candidate_query import parse_newest
 from placement.allocations.candidates import CandidateSearch, SearchOptions, SearchResult
 from placement.allocations.claims import Claims
 from placement.engine.domain.errors import BadRequest, Conflict
 from placement.engine.domain.groups import CandidateQuery
-from placement.flavors.nova import Translation, translate_document
-from placement.flavors.nova.errors import Problems
+from placement.flavors.nova.flavor import Problems
+from placement.flavors.nova.translation import Translation, translate_document
 from placement.pods.clusters import Clusters
 
 _SEARCH_PARTS = ("limit", "cluster", "explain")
 _NOT_IN_CLAIMS = ("limit", "explain")
-ParseQuery = Callable[[str], CandidateQuery]
-"""Reads the query string of allocation candidates. Raises BadRequest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +60,7 @@ class Flavors:
         self._best_fit = best_fit
         self._claims = claims
 
-    @staticmethod
-    def translate(document: object) -> Translation:
-        """Translate a request of flavor, image and options. Raises FlavorRefused with every problem."""
-        return translate_document(document)
-
-    def find(self, document: object, parse: ParseQuery) -> FlavorSearch:
+    def find(self, document: object) -> FlavorSearch:
         """Translate and search.
 
         The document is a translation request with three more parts: `limit`, short for options.limit,
@@ -79,20 +73,20 @@ class Flavors:
         translation = translate_document(request)
         aggregate = None if cluster is None else self._clusters.get(cluster).aggregate_uuid
         options = SearchOptions(cluster=cluster, cluster_aggregate=aggregate, explain=explain)
-        search = self._candidates.find(query_of(translation, parse), options)
+        search = self._candidates.find(query_of(translation), options)
         if len(search.answer) or translation.fallback_querystring is None:
             return FlavorSearch(translation, search, "querystring", explain)
-        fallback = self._candidates.find(parse(translation.fallback_querystring), options)
+        fallback = self._candidates.find(parse_newest(translation.fallback_querystring), options)
         return FlavorSearch(translation, fallback, "fallback_querystring", explain)
 
-    def claim(self, applicant: Claimant, document: object, parse: ParseQuery) -> tuple[ClaimedCandidate, str]:
+    def claim(self, applicant: Claimant, document: object) -> tuple[ClaimedCandidate, str]:
         """Let a consumer hold the best candidate for a flavor; return it, and the guest's dedicated CPUs.
 
         The document is that of `find` without `limit` and `explain`. The CPUs are noted after the claim: if
         only that fails, the consumer holds its candidate, and repeating the call, which is always allowed,
         notes them. Raises as `find` and `BestFit.claim` do.
         """
-        wanted = self.wish(document, parse)
+        wanted = self.wish(document)
         try:
             fitted = self._best_fit.claim(ClaimApplication(applicant, wanted.wish))
         except Conflict:
@@ -106,7 +100,7 @@ class Flavors:
             self._claims.note_dedicated_cpus(applicant.consumer_uuid, fitted.generation, cpus or None)
         return fitted, cpus
 
-    def wish(self, document: object, parse: ParseQuery) -> FlavorWish:
+    def wish(self, document: object) -> FlavorWish:
         """Return what a claim for a flavor asks for. Raises FlavorRefused, BadRequest."""
         if isinstance(document, Mapping) and not document.keys().isdisjoint(_NOT_IN_CLAIMS):
             raise BadRequest(f"{' and '.join(_NOT_IN_CLAIMS)} make no sense in a claim")
@@ -114,17 +108,17 @@ class Flavors:
         translation = translate_document(request)
         options = self._candidates.options(cluster=cluster)
         # A limit makes no sense in a claim.
-        query = replace(query_of(translation, parse), limit=None)
+        query = replace(query_of(translation), limit=None)
         fallback = None
         if translation.fallback_querystring is not None:
-            unpinned = replace(parse(translation.fallback_querystring), limit=None)
+            unpinned = replace(parse_newest(translation.fallback_querystring), limit=None)
             fallback = ClaimQuery(unpinned, options)
         return FlavorWish(ClaimQuery(query, options), fallback, translation.dedicated_cpus)
 
 
-def query_of(translation: Translation, parse: ParseQuery) -> CandidateQuery:
+def query_of(translation: Translation) -> CandidateQuery:
     """Return the query of a flavor, for core trees as well as for others."""
-    return replace(parse(translation.querystring), on_core_trees=translation.on_core_trees)
+    return replace(parse_newest(translation.querystring), on_core_trees=translation.on_core_trees)
 
 
 def _split(document: object) -> tuple[object, str | None, bool]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from placement.allocations.applications import ClaimQuery
-from placement.allocations.candidate_query import parse_newest
 from placement.allocations.candidates import CandidateSearch, SearchOptions, SearchResult
 from placement.allocations.group_rules import placed_together
 from placement.allocations.world import (
@@ -25,8 +24,9 @@ from placement.common.manifest import ManifestError
 from placement.engine.domain import errors, request_scope
 from placement.engine.domain.groups import CandidateQuery
 from placement.engine.search.budget import Budget, SearchEnded
-from placement.flavors.nova import FlavorRefused
-from placement.flavors.service import Flavors, query_of
+from placement.flavors.nova.flavor import FlavorRefused
+from placement.flavors.nova.translation import translate_document
+from placement.flavors.service import query_of
 from placement.planning.room import KindRoom, PodCapacity, QueryCapacity, imagined_cluster
 from placement.pods.cache import ClusterCache
 from placement.providers.statements import clusters, providers
@@ -109,7 +109,7 @@ class Planning:
                         by_cluster = in_cluster if BY_CLUSTER in question.by else None
                         rooms[name] = KindRoom(room, by_cluster, hosts=hosts)
                     else:
-                        query = kind.query or query_of(Flavors.translate(kind.flavor), parse_newest)
+                        query = kind.query or query_of(translate_document(kind.flavor))
                         rooms[name] = self._of_query(forest, query, options, question, budget)
                 except errors.BadRequest as error:
                     raise _placed(error, question.place(name)) from None

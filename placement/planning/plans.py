@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from placement.allocations.candidate_query import parse_newest
 from placement.allocations.candidates import CandidateSearch, SearchOptions
 from placement.allocations.world import host_uuids
 from placement.engine.domain import request_scope
@@ -17,7 +16,8 @@ from placement.engine.search.budget import Budget, SearchEnded
 from placement.engine.search.capacity.capacity import Capacity
 from placement.engine.search.query import ForestQuery
 from placement.engine.search.simulation import Draws, SearchedForest
-from placement.flavors.service import Flavors, query_of
+from placement.flavors.nova.translation import translate_document
+from placement.flavors.service import query_of
 from placement.planning.board import MoveSimulation, PlacedConsumer, PlanDemand, QueryWish, Relocation, Spot
 from placement.planning.capacity import RequestKind
 from placement.planning.consumers import Roster
@@ -307,7 +307,7 @@ class _Making:
         return self._scene.roster.of_pod(snapshot, kind.pod, is_one=False)
 
     def _queries(self, kind: RequestKind) -> Sequence[ForestQuery]:
-        query = kind.query or query_of(Flavors.translate(kind.flavor), parse_newest)
+        query = kind.query or query_of(translate_document(kind.flavor))
         return self._candidates.wanted(self._scene.view, query, SearchOptions(default_order=False))
 
     def _may_fit(self, wish: PlanDemand, count: int) -> bool:

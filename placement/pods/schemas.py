@@ -14,7 +14,6 @@ from marshmallow import missing
 
 from placement.allocations.candidate_schemas import CapacityUsedSchema, ExplanationShownSchema
 from placement.allocations.orders import scoring_remarks
-from placement.allocations.rendering import explanation_body
 from placement.common.manifest import Profile
 from placement.engine.domain.errors import PlacementError
 from placement.engine.numa import host as numa
@@ -602,7 +601,7 @@ class PreviewSchema(AnswerSchema):
     nodes = Sequence(Object(PossiblePlaceSchema), source="places")
     fitting = Integer()
     rejected = Sequence(Object(RefusingNodeSchema), source=lambda preview: by_name(preview.refusals))
-    explanation = Object(ExplanationShownSchema, source=lambda preview: explanation_body(preview.explanation))
+    explanation = Object(ExplanationShownSchema)
     warnings = texts(source="pod.warnings")
 
 

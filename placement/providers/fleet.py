@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -38,21 +37,12 @@ class HostGroup(NamedTuple):
 _NEITHER = HostGroup("neither", "none")
 
 
-@dataclass(frozen=True, slots=True)
-class HeatMap:
-    """The figures of all hosts, in the order of the groups; `group_bytes` says where each group begins.
+class HeatMap(NamedTuple):
+    """All hosts and the figure of each, in the order of the groups."""
 
-    The bytes are made by engine.forest.totals; `part` and `whole` are the sums over all hosts.
-    """
-
-    count: int
+    hosts: totals.Fleet
+    shares: Shares
     groups: list[HostGroup]
-    id_bytes: bytes
-    narrow_ids: bool
-    group_bytes: bytes
-    level_bytes: bytes
-    part: int
-    whole: int
 
 
 class HostFigure(NamedTuple):
@@ -129,18 +119,8 @@ class FleetSnapshot:
 
     def heat_map(self, figure: FleetFigure, resource_class: str) -> HeatMap:
         """Return the figures of all hosts. Raises BadRequest for an unknown class, as `of` does."""
-        shares = self._shares(figure, resource_class)
-        part, whole = shares.totals()
-        return HeatMap(
-            count=len(self._all.roots),
-            groups=[self._known.get(group, _NEITHER) for group in self._all.groups],
-            id_bytes=self._all.id_bytes,
-            narrow_ids=self._all.is_narrow,
-            group_bytes=self._all.group_bytes,
-            level_bytes=shares.level_bytes,
-            part=part,
-            whole=whole,
-        )
+        groups = [self._known.get(group, _NEITHER) for group in self._all.groups]
+        return HeatMap(self._all, self._shares(figure, resource_class), groups)
 
     def of(self, ids: Sequence[int], figure: FleetFigure, resource_class: str) -> list[HostFigure]:
         """Return the hosts with these storage ids that are there. Raises BadRequest."""

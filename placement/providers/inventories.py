@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 
 from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import BadRequest, ConcurrentUpdate, InventoryInUse, NotFound
@@ -54,11 +54,10 @@ class Inventories:
             class_id = names.class_ids(transaction, [class_name]).get(class_name)
             if class_id is None:
                 raise BadRequest(f"{prefix}No such resource class {class_name}.")
-            if class_id in contents.stored(transaction, [locked.id]).get(locked.id, {}):
+            if class_id in _records(transaction, locked):
                 raise ConcurrentUpdate(f"Update conflict: Inventory of class {class_name} exists on {uuid}.")
             contents.insert(transaction, [(locked.id, class_id, inventory)])
-            record_inventories(transaction, uuid, (), {class_name: inventory}, Action.CREATE)
-            return _raise_generation(transaction, locked)
+            return _recorded(transaction, locked, (), {class_name: inventory}, Action.CREATE)
 
         return run_in_transaction(self._database, work)
 
@@ -83,9 +82,14 @@ class Inventories:
                         f"No such resource class {name}."
                     )
             by_id = {ids[name]: inventory for name, inventory in wanted.items()}
-            former = replace_records(transaction, locked, by_id, "update conflict: ")
-            record_inventories(transaction, uuid, former, wanted)
-            return _raise_generation(transaction, locked)
+            records = _records(transaction, locked)
+            change = InventoryChange()
+            change.compare(locked.id, records, by_id)
+            _refuse_if_used([records[class_id] for _, class_id in change.removed], uuid, "update conflict: ")
+            change.write(transaction)
+            for _, class_id, inventory in change.changed:
+                _warn_of_shrinking(records[class_id], inventory, uuid)
+            return _recorded(transaction, locked, records.values(), wanted, Action.UPDATE)
 
         return run_in_transaction(self._database, work)
 
@@ -104,7 +108,7 @@ class Inventories:
             class_id = names.class_ids(transaction, [class_name]).get(class_name)
             if class_id is None:
                 raise NotFound(f"No such resource class {class_name}.")
-            former = contents.stored(transaction, [locked.id]).get(locked.id, {}).get(class_id)
+            former = _records(transaction, locked).get(class_id)
             if former is None:
                 raise BadRequest(
                     f"No inventory record with resource class for resource provider {uuid}: "
@@ -112,66 +116,83 @@ class Inventories:
                 )
             _warn_of_shrinking(former, inventory, uuid)
             contents.update(transaction, [(locked.id, class_id, inventory)])
-            record_inventories(transaction, uuid, [former], {class_name: inventory})
-            return _raise_generation(transaction, locked)
+            return _recorded(transaction, locked, [former], {class_name: inventory}, Action.UPDATE)
 
         return run_in_transaction(self._database, work)
 
-    def delete(self, uuid: str, class_name: str) -> None:
-        """Delete the record of one class. Raises NotFound, ConcurrentUpdate if it is in use."""
+    def delete(self, uuid: str, class_name: str | None = None) -> None:
+        """Delete the record of one class, or all (None).
+
+        Raises NotFound, ConcurrentUpdate if the one is in use, InventoryInUse if one of all is.
+        """
 
         def work(transaction: Transaction) -> None:
             locked = lock(transaction, uuid)
-            records = contents.stored(transaction, [locked.id]).get(locked.id, {})
-            chosen = [record for record in records.values() if record.class_name == class_name]
-            if not chosen:
+            records = _records(transaction, locked).values()
+            chosen = [record for record in records if class_name in (None, record.class_name)]
+            if class_name is None:
+                _refuse_if_used(chosen, uuid, "")
+            elif not chosen:
                 raise NotFound(f"No inventory of class {class_name} found for delete")
-            if chosen[0].used:
+            elif chosen[0].used:
                 raise ConcurrentUpdate(
                     f"Unable to delete inventory of class {class_name}: {in_use(chosen, uuid)}"
                 )
-            contents.delete(transaction, [(locked.id, chosen[0].class_id)])
-            record_inventories(transaction, uuid, chosen, {}, Action.DELETE)
-            _raise_generation(transaction, locked)
-
-        run_in_transaction(self._database, work)
-
-    def delete_all(self, uuid: str) -> None:
-        """Delete all records. Raises NotFound, InventoryInUse."""
-
-        def work(transaction: Transaction) -> None:
-            locked = lock(transaction, uuid)
-            former = replace_records(transaction, locked, {}, "")
-            record_inventories(transaction, uuid, former, {}, Action.DELETE)
-            _raise_generation(transaction, locked)
+            contents.delete(transaction, [(locked.id, record.class_id) for record in chosen])
+            _recorded(transaction, locked, chosen, {}, Action.DELETE)
 
         run_in_transaction(self._database, work)
 
 
-def replace_records(
-    transaction: Transaction, locked: LockedProvider, wanted: Mapping[int, Inventory], in_use_prefix: str
-) -> list[Stored]:
-    """Insert, update and delete records until they are as `wanted` (by class id); return the former ones.
+@dataclass(slots=True)
+class InventoryChange:
+    """The records of providers to insert, to update and to delete, by ids of provider and class."""
 
-    Raises InventoryInUse.
-    """
-    records = contents.stored(transaction, [locked.id]).get(locked.id, {})
-    gone = [record for class_id, record in records.items() if class_id not in wanted]
-    blocking = [record for record in gone if record.used]
+    added: list[tuple[int, int, Inventory]] = field(default_factory=list)
+    changed: list[tuple[int, int, Inventory]] = field(default_factory=list)
+    removed: set[tuple[int, int]] = field(default_factory=set)
+
+    def compare(
+        self, provider_id: int, stored: Mapping[int, Stored], wanted: Mapping[int, Inventory]
+    ) -> set[tuple[int, int]]:
+        """Note what turns the records of a provider into the wanted ones; return what is to be deleted."""
+        for class_id, inventory in wanted.items():
+            if class_id not in stored:
+                self.added.append((provider_id, class_id, inventory))
+            elif stored[class_id].inventory != inventory:
+                self.changed.append((provider_id, class_id, inventory))
+        removed = {(provider_id, class_id) for class_id in stored.keys() - wanted.keys()}
+        self.removed |= removed
+        return removed
+
+    def write(self, transaction: Transaction) -> None:
+        """Delete, update and insert these records."""
+        contents.delete(transaction, self.removed)
+        contents.update(transaction, self.changed)
+        contents.insert(transaction, self.added)
+
+
+def _records(transaction: Transaction, locked: LockedProvider) -> dict[int, Stored]:
+    return contents.stored(transaction, [locked.id]).get(locked.id, {})
+
+
+def _refuse_if_used(records: Iterable[Stored], uuid: str, prefix: str) -> None:
+    blocking = [record for record in records if record.used]
     if blocking:
-        raise InventoryInUse(f"{in_use_prefix}{in_use(blocking, locked.uuid)}")
-    contents.delete(transaction, [(locked.id, record.class_id) for record in gone])
-    changed = {
-        class_id: inventory
-        for class_id, inventory in wanted.items()
-        if class_id in records and records[class_id].inventory != inventory
-    }
-    for class_id, inventory in changed.items():
-        _warn_of_shrinking(records[class_id], inventory, locked.uuid)
-    contents.update(transaction, [(locked.id, *change) for change in changed.items()])
-    fresh = sorted(wanted.keys() - records.keys())
-    contents.insert(transaction, [(locked.id, class_id, wanted[class_id]) for class_id in fresh])
-    return list(records.values())
+        raise InventoryInUse(f"{prefix}{in_use(blocking, uuid)}")
+
+
+def _recorded(
+    transaction: Transaction,
+    locked: LockedProvider,
+    before: Iterable[Stored],
+    after: Mapping[str, Inventory],
+    action: Action,
+) -> int:
+    """Record a change and raise the provider's generation; return it."""
+    record_inventories(transaction, locked.uuid, before, after, action)
+    providers.touch(transaction, [locked.id])
+    return locked.generation + 1
 
 
 def record_inventories(
@@ -208,8 +229,3 @@ def check_capacity(
         raise BadRequest(f"{prefix}The reserved value is greater than or equal to total.")
     if inventory.capacity < 0:
         raise BadRequest(f"{prefix}The reserved value is greater than total.")
-
-
-def _raise_generation(transaction: Transaction, locked: LockedProvider) -> int:
-    providers.touch(transaction, [locked.id])
-    return locked.generation + 1

@@ -301,7 +301,7 @@ def replace_all(uuid: str) -> Response:
 )
 def delete_all(uuid: str) -> Response:
     """Delete all records."""
-    use_cases().inventories.delete_all(uuid)
+    use_cases().inventories.delete(uuid)
     return empty_response()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -216,15 +217,21 @@ class ProviderAggregatesShownSchema(AnswerSchema):
 class ConsumerOnProviderSchema(AnswerSchema):
     """The amounts that one consumer holds of a provider."""
 
-    resources = amounts()
-    consumer_generation = Integer(metadata=since(Feature.CONSUMER_GENERATIONS))
+    resources = amounts(source=lambda rows: {row.class_name: row.amount for row in rows})
+    consumer_generation = Integer(
+        metadata=since(Feature.CONSUMER_GENERATIONS), source=lambda rows: rows[0].generation
+    )
 
 
 class ProviderAllocationsSchema(AnswerSchema):
     """The allocations on a provider, by consumer."""
 
-    allocations = Mapping(fields.UUID, Object(ConsumerOnProviderSchema))
-    resource_provider_generation = Integer()
+    allocations = Mapping(
+        fields.UUID,
+        Object(ConsumerOnProviderSchema),
+        source=lambda found: {uuid: list(rows) for uuid, rows in groupby(found[1], attrgetter("uuid"))},
+    )
+    resource_provider_generation = Integer(source=itemgetter(0))
 
 
 # Answers about resource classes, traits and versions.

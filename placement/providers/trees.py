@@ -9,6 +9,7 @@ from typing import Any
 
 from placement.engine.domain.errors import Conflict
 from placement.engine.domain.inventories import Inventory, ProviderSpec, TreeSpec
+from placement.providers.inventories import InventoryChange
 from placement.providers.statements import contents, names, providers
 from placement.providers.statements.contents import Stored
 from placement.providers.statements.providers import LockedProvider, NewProvider
@@ -297,25 +298,15 @@ class _TreeWriter:
     def _write_inventories(
         self, records: Mapping[int, Mapping[int, Stored]], class_ids: Mapping[str, int]
     ) -> None:
-        added: list[tuple[int, int, Inventory]] = []
-        changed: list[tuple[int, int, Inventory]] = []
-        removed: set[tuple[int, int]] = set()
+        change = InventoryChange()
         for tree, spec in self._specs():
             provider_id = tree.ids[spec.uuid]
-            stored = records.get(provider_id, {})
             wanted = {class_ids[name]: inventory for name, inventory in spec.inventories.items()}
-            for class_id, inventory in wanted.items():
-                if class_id not in stored:
-                    added.append((provider_id, class_id, inventory))
-                elif stored[class_id].inventory != inventory:
-                    changed.append((provider_id, class_id, inventory))
-            lost = {(provider_id, class_id) for class_id in stored if class_id not in wanted}
-            tree.change.lost |= bool(lost)
-            removed |= lost
-        contents.delete(self._transaction, removed)
-        contents.update(self._transaction, changed)
-        contents.insert(self._transaction, added)
-        self._raised |= {row[0] for row in (*added, *changed)} | {row[0] for row in removed}
+            tree.change.lost |= bool(change.compare(provider_id, records.get(provider_id, {}), wanted))
+        change.write(self._transaction)
+        self._raised |= {row[0] for row in (*change.added, *change.changed)} | {
+            row[0] for row in change.removed
+        }
 
     def _write_traits(self, fresh: Collection[int], trait_ids: Mapping[str, int]) -> None:
         known = [tree.ids[spec.uuid] for tree, spec in self._specs() if tree.ids[spec.uuid] not in fresh]

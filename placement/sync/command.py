@@ -9,7 +9,7 @@ import signal
 from placement.client.display import ActionCommand, argument, port_number
 from placement.engine.domain.errors import PlacementError
 from placement.sync.leadership import LEASE_SECONDS, LONGEST_LEASE_SECONDS, SHORTEST_LEASE_SECONDS, LeaseName
-from placement.sync.pods import LEAST_PATIENCE_SECONDS, PATIENCE_SECONDS
+from placement.sync.reconciled import LEAST_PATIENCE_SECONDS, PATIENCE_SECONDS
 
 _OBJECT_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
@@ -105,10 +105,10 @@ class SyncKubernetes(ActionCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         from placement.common.secrets import warn_if_readable
         from placement.sync.api_server import ApiServer
-        from placement.sync.events import Journal
         from placement.sync.leadership import Leadership
         from placement.sync.service import ServiceCluster
         from placement.sync.synchronization import Synchronization, serve_health
+        from placement.sync.watching import Journal
 
         if parsed_args.lease and parsed_args.once:
             raise PlacementError(

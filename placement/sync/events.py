@@ -12,53 +12,12 @@ import threading
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import Any
 
 from placement.sync.api_server import ApiServer, ApiServerError, object_path
 from placement.sync.figures import EVENTS
 from placement.sync.service import CONFLICT
-from placement.sync.store import Key, ObjectKind
-
-# The lines that the command prints for the person at the terminal.
-
-
-class Journal:
-    """A journal of progress on one stream and trouble on the other; may be used by several threads."""
-
-    def __init__(self, progress: TextIO, trouble: TextIO) -> None:
-        self._progress = progress
-        self._trouble = trouble
-        self._lock = threading.Lock()
-        self._last: dict[str, str] = {}
-
-    def note(self, text: str) -> None:
-        """Print progress."""
-        self._write(self._progress, text)
-
-    def trouble(self, source: str, text: str) -> None:
-        """Print what went wrong with a thing, but not the same text again until `well` was called for it."""
-        with self._lock:
-            repeated = self._last.get(source) == text
-            self._last[source] = text
-        if not repeated:
-            self._write(self._trouble, f"{source}: {text}")
-
-    def well(self, source: str) -> None:
-        """Note that the trouble with a thing is over."""
-        with self._lock:
-            settled = self._last.pop(source, None) is not None
-        if settled:
-            self._write(self._trouble, f"{source}: well again")
-
-    def troubles(self) -> dict[str, str]:
-        """Return what goes wrong at present, by source."""
-        with self._lock:
-            return dict(self._last)
-
-    def _write(self, stream: TextIO, text: str) -> None:
-        with self._lock:
-            print(text, file=stream, flush=True)
-
+from placement.sync.watching import Journal, Key, ObjectKind
 
 REASON = "PlacementRejected"
 _COMPONENT = "placement-sync"

@@ -18,10 +18,9 @@ from typing import Any, NamedTuple
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import PlacementError
 from placement.sync.api_server import ApiServer, ApiServerError, object_path
-from placement.sync.events import Journal
 from placement.sync.figures import LEADS
 from placement.sync.service import CONFLICT
-from placement.sync.watching import SOURCE
+from placement.sync.watching import SOURCE, Journal
 
 LEASE_SECONDS = 15
 SHORTEST_LEASE_SECONDS, LONGEST_LEASE_SECONDS = 3, 3600
@@ -115,11 +114,15 @@ class Leadership(threading.Thread):
 
     def _hold(self) -> bool:
         """Take or renew the Lease; return whether this process has it now. Raises ApiServerError."""
-        lease = self._found()
+        lease, now = self._found(), _now()
+        held: dict[str, Any] = {"leaseDurationSeconds": self._seconds, "renewTime": now}
+        taken = {**held, "holderIdentity": self.identity, "acquireTime": now}
         if lease is None:
-            self._create()
+            metadata = {"namespace": self._lease.namespace, "name": self._lease.name}
+            body = {"apiVersion": _GROUP, "kind": "Lease", "metadata": metadata}
+            self._api_server.post(self._collection, {**body, "spec": {**taken, "leaseTransitions": 0}})
         else:
-            spec, now = lease["spec"], _now()
+            spec = lease["spec"]
             self.holder = spec.get("holderIdentity") or ""
             seen = (self.holder, spec.get("renewTime"), spec.get("leaseTransitions"))
             if seen != self._seen:
@@ -127,37 +130,14 @@ class Leadership(threading.Thread):
             lasts = float(spec.get("leaseDurationSeconds") or self._seconds)
             if self.holder not in ("", self.identity) and time.monotonic() < self._seen_at + lasts:
                 return False
-            changes: dict[str, Any] = {"leaseDurationSeconds": self._seconds, "renewTime": now}
             if self.holder != self.identity:
-                changes |= {
-                    "holderIdentity": self.identity,
-                    "acquireTime": now,
-                    "leaseTransitions": (spec.get("leaseTransitions") or 0) + 1,
-                }
-            self._replace(lease, changes)
+                held = {**taken, "leaseTransitions": (spec.get("leaseTransitions") or 0) + 1}
+            self._replace(lease, held)
         self.holder = self.identity
         return True
 
     def _found(self) -> dict[str, Any] | None:
         return self._api_server.get(object_path(self._collection, self._lease.name))
-
-    def _create(self) -> None:
-        now = _now()
-        self._api_server.post(
-            self._collection,
-            {
-                "apiVersion": _GROUP,
-                "kind": "Lease",
-                "metadata": {"namespace": self._lease.namespace, "name": self._lease.name},
-                "spec": {
-                    "holderIdentity": self.identity,
-                    "leaseDurationSeconds": self._seconds,
-                    "acquireTime": now,
-                    "renewTime": now,
-                    "leaseTransitions": 0,
-                },
-            },
-        )
 
     def _replace(self, lease: dict[str, Any], changes: dict[str, Any]) -> None:
         """Change the Lease; refused with 409 if it was changed since it was read. Raises ApiServerError."""

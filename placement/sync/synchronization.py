@@ -16,22 +16,35 @@ from placement.common.probes import Check
 from placement.engine.domain.errors import PlacementError
 from placement.metrics.sharing import exposition
 from placement.sync.api_server import ApiServer, ApiServerError, object_path
-from placement.sync.events import Journal, RejectionEvents
+from placement.sync.events import RejectionEvents
 from placement.sync.figures import LAG_SECONDS, LEADS, OBJECTS, REJECTED
 from placement.sync.leadership import Leadership, NotLeading
-from placement.sync.nodes import ReconciledNodes, ReconciledReservations
-from placement.sync.pods import (
+from placement.sync.reconciled import (
     GATHERED_SECONDS,
     LOOK_EVERY_SECONDS,
     PATIENCE_SECONDS,
     Asked,
     ExpiringClaims,
+    ReconciledNodes,
     ReconciledPods,
+    ReconciledReservations,
+    Sending,
 )
-from placement.sync.sending import Sending
 from placement.sync.service import PodId, ServiceCluster
-from placement.sync.store import InformerStore, Key, ObjectKind, WatchedObject, collections, pods_path
-from placement.sync.watching import SOURCE, UNKNOWN_KIND, Pause, Watching, list_into
+from placement.sync.watching import (
+    SOURCE,
+    UNKNOWN_KIND,
+    InformerStore,
+    Journal,
+    Key,
+    ObjectKind,
+    Pause,
+    WatchedObject,
+    Watching,
+    collections,
+    list_into,
+    pods_path,
+)
 
 # How far the synchronization is, for its operator: its checks and its figures.
 
@@ -39,6 +52,7 @@ from placement.sync.watching import SOURCE, UNKNOWN_KIND, Pause, Watching, list_
 SERVICE = "service"
 # Rounds follow each other within a second; a long one sends a lot.
 _BEHIND_SECONDS = 60.0
+_SUMMARY_SECONDS = 10.0
 
 
 class Progress:
@@ -49,7 +63,17 @@ class Progress:
         self._settled_at = time.monotonic()
         self._rejected: int | None = None
         self._leader: str | None = None
+        self._summary: str | None = None
+        self._summarized_at = time.monotonic()
         LAG_SECONDS.set_function(self._behind_seconds)
+
+    def tell(self, summary: str, *, is_settled: bool = False) -> None:
+        """Print the state when it has changed, not too often; the first as soon as everything was sent."""
+        is_first = is_settled and self._summary is None
+        seconds = time.monotonic() - self._summarized_at
+        if is_first or (summary != self._summary and seconds >= _SUMMARY_SECONDS):
+            self._journal.note(summary)
+            self._summary, self._summarized_at = summary, time.monotonic()
 
     def settled(self, counts: Mapping[str, int], rejected: int) -> None:
         """Note that the service has everything that it takes."""
@@ -201,7 +225,6 @@ class Reconciler:
 
 
 _LOOK_AGAIN_SECONDS = 1.0
-_SUMMARY_SECONDS = 10.0
 # Finds what changed in the service without having changed in Kubernetes; sends nothing where all is well.
 _COMPARE_EVERY_SECONDS = 600.0
 
@@ -225,7 +248,6 @@ class Synchronization:
         self._journal = journal
         self.progress = Progress(journal)
         self._store = InformerStore([collection.title for collection in self._collections])
-        self._summary = _Summary(journal)
         self._leadership = leadership
         # Without an election this process leads.
         LEADS.set(leadership is None)
@@ -237,7 +259,7 @@ class Synchronization:
             journal,
             self._asked_for,
             namespaces,
-            self._summary.tell,
+            self.progress.tell,
             claim_patience,
             self._events,
         )
@@ -320,7 +342,7 @@ class Synchronization:
             pause.after_success()
             self._journal.well(SERVICE)
             self.progress.settled(self._reconciler.counts, self._reconciler.rejected)
-            self._summary.tell(self._reconciler.summary(), is_settled=True)
+            self.progress.tell(self._reconciler.summary(), is_settled=True)
 
     def _may_send(self) -> bool:
         """Return whether this process leads. One that stands by keeps watching, and does nothing else."""
@@ -336,22 +358,6 @@ class Synchronization:
             self._reconciler = self._new_reconciler()
             self._compare_at = self._look_at_claims_at = 0.0
         return False
-
-
-class _Summary:
-    """A printer that shows the state when it has changed, but not too often."""
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        self._summary: str | None = None
-        self._summarized_at = time.monotonic()
-
-    def tell(self, text: str, *, is_settled: bool = False) -> None:
-        """Print the state, the first one as soon as everything was sent."""
-        is_first = is_settled and self._summary is None
-        if is_first or (text != self._summary and time.monotonic() - self._summarized_at >= _SUMMARY_SECONDS):
-            self._journal.note(text)
-            self._summary, self._summarized_at = text, time.monotonic()
 
 
 # A port of its own on which the synchronization tells of its health and its figures.

@@ -109,7 +109,7 @@ def history_of(wanted: AuditFilter) -> list[RecordHead] | None:
     """Return the last changes that match the filter, or None if the caller may not see any."""
     if not may("audit:list"):
         return None
-    return use_cases().audit.heads(wanted, None, _HISTORY)[0]
+    return use_cases().audit.listed(RecordHead, wanted, None, _HISTORY)[0]
 
 
 @page("/changes", rule="audit:list")
@@ -122,11 +122,11 @@ def _changes() -> Response:
     before = marker()
     filter_ = AuditFilter(given["user_id"], given["project_id"], kind=kind, targets=targets)
     if wanted() != HTML:
-        listed = use_cases().audit.listed(filter_, before, _PAGE)
-        changes = [shown_record(each) for each in listed.records]
+        records, following = use_cases().audit.listed(StoredRecord, filter_, before, _PAGE)
+        changes = [shown_record(each) for each in records]
         rows = ([each[name] for name in _COLUMNS] for each in changes)
-        return shown("changes.html", {"changes": changes, "next": listed.next}, (_COLUMNS, rows))
-    heads, following = use_cases().audit.heads(filter_, before, _PAGE)
+        return shown("changes.html", {"changes": changes, "next": following}, (_COLUMNS, rows))
+    heads, following = use_cases().audit.listed(RecordHead, filter_, before, _PAGE)
     return shown(
         "changes.html",
         {},
@@ -141,7 +141,7 @@ def _changes() -> Response:
 @page("/changes/<text>", rule="audit:list")
 def _change(text: str) -> Response:
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
-    found = use_cases().audit.listed(AuditFilter(), number + 1, 1).records
+    found = use_cases().audit.listed(StoredRecord, AuditFilter(), number + 1, 1)[0]
     if not found or found[0].id != number:
         raise NotFound(f"There is no change {text}; records are kept for a limited time.")
     document = shown_record(found[0])

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from flask import Response, request
 
-from placement.allocations.schemas import allocations_body
+from placement.allocations.schemas import ConsumerPageSchema
 from placement.engine.domain.audit import AuditFilter
 from placement.engine.domain.errors import BadRequest, Forbidden, NotFound
 from placement.engine.domain.identifiers import normalize_uuid
@@ -62,7 +62,7 @@ def _consumers() -> Response:
     if after is not None and normalize_uuid(after) is None:
         raise BadRequest("after: must be the uuid that the page before ends with")
     if wanted() != HTML:
-        document = allocations_body(use_cases().listings.allocations(filter_, after, _PAGE))
+        document = dump(ConsumerPageSchema, use_cases().listings.allocations(filter_, after, _PAGE))
         return shown("consumers.html", document, lambda: _held_table(document))
     sums, following = use_cases().listings.consumers(filter_, after, _PAGE)
     held: dict[str, dict[str, int]] = {}
@@ -100,9 +100,8 @@ def _consumer(uuid: str) -> Response:
     normal = normalize_uuid(uuid)
     if normal is None:
         raise NotFound(f"{uuid} is no uuid; look for a name above.")
-    document = allocations_body(
-        use_cases().listings.allocations(AllocationFilter(consumer_uuid=normal), None, 1)
-    )
+    page_of_one = use_cases().listings.allocations(AllocationFilter(consumer_uuid=normal), None, 1)
+    document = dump(ConsumerPageSchema, page_of_one)
     history = history_of(AuditFilter(consumer_id=normal))
     if not document["consumers"] and not history:
         raise NotFound(f"Consumer {normal} holds nothing (any more).")

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 from flask import Response, request
 
-from placement.engine.domain.audit import AuditFilter
+from placement.engine.domain.audit import AuditFilter, RecordHead
 from placement.engine.domain.errors import BadRequest, NotFound
 from placement.http.context import use_cases
 from placement.http.gate import cluster_of_query
@@ -167,7 +167,8 @@ def _rows(hosts: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 def _data() -> Response:
     look, given = _asked()
     found = look.heat_map(FleetFigure(given["by"]), given["class"])
-    columns = {"ids": found.id_bytes, "groups": found.group_bytes, "levels": found.level_bytes}
+    hosts, (part, whole) = found.hosts, found.shares.totals()
+    columns = {"ids": hosts.id_bytes, "groups": hosts.group_bytes, "levels": found.shares.level_bytes}
     offsets, parts, end = {}, [], 0
     for name, column in columns.items():
         offsets[name] = end
@@ -175,15 +176,15 @@ def _data() -> Response:
         end += len(parts[-1])
     head = orjson.dumps(
         {
-            "count": found.count,
-            "id_bytes": 4 if found.narrow_ids else 8,
+            "count": len(hosts.roots),
+            "id_bytes": 4 if hosts.is_narrow else 8,
             "offsets": offsets,
             "groups": [{"name": group.name, "kind": group.kind} for group in found.groups],
             "by": given["by"],
             "class": given["class"],
             "said": given["said"],
-            "part": found.part,
-            "whole": found.whole,
+            "part": part,
+            "whole": whole,
         }
     )
     head += b" " * (-(len(head) + 4) % _ALIGNED)
@@ -241,7 +242,7 @@ def _overview() -> Response:
     recent: list[tuple[str, ...]] = []
     if sees_changes:
         since = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - _RECENT
-        recent = rows_of(use_cases().audit.heads(AuditFilter(since=since), None, _SHOWN)[0])
+        recent = rows_of(use_cases().audit.listed(RecordHead, AuditFilter(since=since), None, _SHOWN)[0])
     return shown(
         "overview.html",
         {"groups": groups},

@@ -13,7 +13,7 @@ from werkzeug.exceptions import HTTPException
 from placement.common.documents import MOST_FORM_BYTES, MOST_FORM_FIELDS
 from placement.engine.domain.errors import BadRequest, NotFound, PlacementError
 from placement.engine.numa.cpus import format_cpu_list
-from placement.flavors.nova import FlavorRefused
+from placement.flavors.nova.flavor import FlavorRefused
 from placement.http import context, operations
 from placement.http.context import OPEN_PATHS, HttpError, Relayed
 from placement.http.gate import PAGES

@@ -11,15 +11,17 @@ import orjson
 from flask import Response, current_app, request
 
 from placement.allocations import candidate_query
+from placement.allocations.candidate_schemas import ExplanationShownSchema
 from placement.allocations.candidates import NO_OPTIONS, SearchOptions, SearchResult
-from placement.allocations.rendering import explanation_body, score_members
+from placement.allocations.rendering import score_members
 from placement.common.documents import MOST_MANIFEST_VALUES, manifest_of_kind, parse_yaml
 from placement.common.microversions import NEWEST
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.engine.domain.inventories import ConsumerClaim
 from placement.engine.numa.cpus import parse_cpu_list
-from placement.flavors.nova import FlavorRefused, translation_document
+from placement.flavors.nova.flavor import FlavorRefused
+from placement.flavors.nova.translation import translation_document
 from placement.http import operations
 from placement.http.context import use_cases
 from placement.http.schemas import dump
@@ -199,7 +201,7 @@ def _flavor(given: Mapping[str, str]) -> dict[str, Any]:
     document = {**flavor_document(given), "limit": _limit(given), "explain": True}
     if cluster:
         document["cluster"] = cluster
-    found = use_cases().flavors.find(document, candidate_query.parse_newest)
+    found = use_cases().flavors.find(document)
     return {
         "kind": "flavor",
         "translation": translation_document(found.translation),
@@ -236,7 +238,7 @@ def _searched(search: SearchResult, options: SearchOptions) -> dict[str, Any]:
     scores = None if table is None else score_members(table, options.preferences)
     elements = orjson.loads(renderer.elements(search, NEWEST, scores))
     places = use_cases().host_views.places({uuid for each in elements for uuid in each["allocations"]})
-    explanation = None if search.explanation is None else explanation_body(search.explanation)
+    explanation = dump(ExplanationShownSchema, search.explanation)
     return {"candidates": [_candidate(each, places) for each in elements], "explanation": explanation}
 
 

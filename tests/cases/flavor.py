@@ -12,18 +12,19 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from placement.flavors.nova import FlavorRefused, translate_document, translation_document
-from placement.flavors.nova.cells import deal
+from placement.engine.numa.cpus import format_cpu_list
 from placement.flavors.nova.cpu_plan import (
     CPU_POLICY,
     DEDICATED_KEY,
     THREAD_POLICY,
+    CpusetTextError,
     dedicated_mask,
+    parse_cpuset,
     realtime_mask,
 )
-from placement.flavors.nova.cpuset import CpusetTextError, format_cpuset, parse_cpuset
-from placement.flavors.nova.errors import Problems
-from placement.flavors.nova.translation import extra_spec_fault
+from placement.flavors.nova.flavor import FlavorRefused, Problems
+from placement.flavors.nova.guest_nodes import deal
+from placement.flavors.nova.translation import extra_spec_fault, translate_document, translation_document
 
 FORMAT = "flavor-cases/1"
 ENDPOINT = "/ext/v1/flavors/translation"
@@ -82,7 +83,7 @@ def _translated_by(url: str, case: Case) -> Outcome:
 
 
 def _translate(case: Case) -> Outcome:
-    return translation_document(translate_document(_request(case)))
+    return json.loads(json.dumps(translation_document(translate_document(_request(case)))))
 
 
 def _checked(name: str, ask: Callable[[Problems], Any]) -> Outcome:
@@ -120,7 +121,7 @@ _KINDS: Mapping[str, Callable[[Case], Outcome]] = {
     "cpu_policy": _cpu_policy,
     "cpu_thread_policy": _cpu_thread_policy,
     "cpuset_parse": lambda case: {"cpus": list(parse_cpuset(case["text"]))},
-    "cpuset_format": lambda case: {"text": format_cpuset(case["cpus"])},
+    "cpuset_format": lambda case: {"text": format_cpu_list(case["cpus"])},
     "dedicated_mask": _dedicated_mask,
     "realtime_mask": _realtime_mask,
     "distribute": _distribute,

@@ -56,11 +56,11 @@ def _groups(groups: Mapping[str, Mapping[str, Any]]) -> TextCell:
 
 
 def _cells(cells: Sequence[Mapping[str, Any]] | None) -> TextCell:
-    from placement.flavors.nova.cpuset import format_cpuset
+    from placement.engine.numa.cpus import format_cpu_list
 
     texts = []
     for cell in cells or ():
-        shared, dedicated = (format_cpuset(cell[name]) or "none" for name in ("cpuset", "pcpuset"))
+        shared, dedicated = (format_cpu_list(cell[name]) or "none" for name in ("cpuset", "pcpuset"))
         texts.append(f"{cell['id']}: shared {shared}, dedicated {dedicated}, {cell['memory']} MiB")
     return TextCell(cells, texts)
 
@@ -84,7 +84,7 @@ class TranslateFlavor(Details):
     auth_required = False
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        from placement.flavors.nova import translate_document, translation_document
+        from placement.flavors.nova.translation import translate_document, translation_document
 
         answer = translation_document(translate_document(document(parsed_args)))
         shown = [_SHOWN_AS[name](value) if name in _SHOWN_AS else value for name, value in answer.items()]
@@ -132,8 +132,12 @@ def _searched(client: Client, parsed: argparse.Namespace, **parts: object) -> An
 
 def document(parsed: argparse.Namespace) -> dict[str, Any]:
     """Return the translation request that the arguments stand for."""
-    from placement.flavors.nova import flavor_from_openstack_json, image_from_openstack_json
-    from placement.flavors.nova.flavor import FLAT, GRANULAR
+    from placement.flavors.nova.flavor import (
+        FLAT,
+        GRANULAR,
+        flavor_from_openstack_json,
+        image_from_openstack_json,
+    )
 
     if parsed.file == "-" and parsed.image == "-":
         raise PlacementError("--image: standard input is read for the flavor already")

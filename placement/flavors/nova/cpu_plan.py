@@ -1,20 +1,120 @@
-"""The plan of the guest's CPUs: policy, dedicated CPUs, the emulator's CPU and the thread policy.
-
-CpuFacts           masks, policy keys, emulator policy and amounts, each checked on its own
-  -> policy        the keys, else what the amounts of resources:VCPU and resources:PCPU stand for
-  -> checks        what goes with the settled policy and what does not
-  -> CpuPlan       what the base group asks for, and which guest CPUs are dedicated
-"""
+"""The CPUs of a guest: which are shared, which dedicated, and how flavor and image say so."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from placement.flavors.nova.cpuset import CpuSet, CpusetTextError, parse_cpuset
-from placement.flavors.nova.errors import REFUSED, Problems, shown
 from placement.flavors.nova.extra_specs import PCPU, VCPU, ExplicitRequests, FlavorGroup, Groups, merged
-from placement.flavors.nova.flavor import Flavor, ImageProperties, PolicyTable, given, is_true
+from placement.flavors.nova.flavor import (
+    REFUSED,
+    Flavor,
+    ImageProperties,
+    PolicyTable,
+    Problems,
+    given,
+    is_true,
+    shown,
+)
+
+# CPU set text such as `0-3,^2,7`, and the set of guest CPU ids it means.
+#
+# A set is kept as ranges, because a text of ten characters can name a billion CPUs: it is compared with the
+# guest's CPU count before anything is expanded.
+
+
+Range = tuple[int, int]
+
+_PIECE = re.compile(r"(?P<out>\^?)\s*(?P<first>[0-9]{1,18})(?:\s*-\s*(?P<last>[0-9]{1,18}))?")
+
+
+class CpusetTextError(ValueError):
+    """The text is no CPU set; the message quotes the piece at fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpuSet:
+    """CPU ids as (first, last) pairs: ascending, disjoint and never adjacent."""
+
+    ranges: tuple[Range, ...] = ()
+
+    @property
+    def highest(self) -> int:
+        """Return the highest CPU id, or -1 for the empty set."""
+        return self.ranges[-1][1] if self.ranges else -1
+
+    def __bool__(self) -> bool:
+        return bool(self.ranges)
+
+    def __iter__(self) -> Iterator[int]:
+        for first, last in self.ranges:
+            yield from range(first, last + 1)
+
+    def __str__(self) -> str:
+        return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in self.ranges)
+
+    def __and__(self, others: CpuSet) -> CpuSet:
+        return self.without(self.without(others))
+
+    def without(self, others: CpuSet) -> CpuSet:
+        """Return the CPU ids of this set that are not in the other one."""
+        return CpuSet(tuple(_difference(self.ranges, others.ranges)))
+
+
+def parse_cpuset(text: str) -> CpuSet:
+    """Return all CPUs the text takes minus all it takes out with `^`, whatever the order of its pieces.
+
+    Raises CpusetTextError. Source: nova-flavors.md, "CPU set text".
+    """
+    taken: list[Range] = []
+    out: list[Range] = []
+    for piece in filter(None, (piece.strip() for piece in text.split(","))):
+        match = _PIECE.fullmatch(piece)
+        if match is None:
+            raise CpusetTextError(f"{piece[:40]!r} is neither a CPU number nor a range of them")
+        first = int(match["first"])
+        last = int(match["last"] or first)
+        if last < first:
+            raise CpusetTextError(f"{piece[:40]!r} goes down")
+        (out if match["out"] else taken).append((first, last))
+    return CpuSet(tuple(_merged(taken))).without(CpuSet(tuple(_merged(out))))
+
+
+def _merged(ranges: Iterable[Range]) -> list[Range]:
+    merged: list[Range] = []
+    for first, last in sorted(ranges):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
+        else:
+            merged.append((first, last))
+    return merged
+
+
+def _difference(taken: Iterable[Range], holes: tuple[Range, ...]) -> Iterator[Range]:
+    start = 0
+    for first, last in taken:
+        while start < len(holes) and holes[start][1] < first:
+            start += 1
+        # The last hole may reach into the next range, so `start` stays on it.
+        hole = start
+        while hole < len(holes) and holes[hole][0] <= last:
+            if first < holes[hole][0]:
+                yield first, holes[hole][0] - 1
+            first = max(first, holes[hole][1] + 1)
+            hole += 1
+        start = max(start, hole - 1)
+        if first <= last:
+            yield first, last
+
+
+# The plan of the guest's CPUs: policy, dedicated CPUs, the emulator's CPU and the thread policy.
+#
+# CpuFacts           masks, policy keys, emulator policy and amounts, each checked on its own
+#   -> policy        the keys, else what the amounts of resources:VCPU and resources:PCPU stand for
+#   -> checks        what goes with the settled policy and what does not
+#   -> CpuPlan       what the base group asks for, and which guest CPUs are dedicated
+
 
 # `hw:cpu_policy` of the flavor against `hw_cpu_policy` of the image.
 

@@ -1,13 +1,76 @@
-"""The input of a translation: a flavor, image properties, options; and how their texts are read."""
+"""The input of a translation, how its texts are read, and the reasons why it is refused.
+
+All reasons are given at once, in the order in which the rules check them; the first one is the outcome.
+"""
 
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, NamedTuple, cast
 
+from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.inventories import MAX_INT
-from placement.flavors.nova.errors import REFUSED, Code, Problems, shown
+
+Code = str
+"""The stable code of a problem (nova-flavors.md, "Order of checks and error codes")."""
+
+REFUSED: Final = "refused"
+"""Stands for a value that was given but refused; checks that would need the real value are left out."""
+
+MAX_MESSAGE = 300
+"""Characters of one message; names and lists in it come from the input and may be of any length."""
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = 80
+_SHORT.maxother = 80
+
+
+class FlavorProblem(NamedTuple):
+    """One reason: a stable code, and a sentence that starts with the extra spec or property at fault."""
+
+    code: Code
+    message: str
+
+
+class FlavorRefused(BadRequest):
+    """The flavor, image or options cannot be translated; `problems` holds every reason, first one first."""
+
+    def __init__(self, problems: tuple[FlavorProblem, ...]) -> None:
+        super().__init__("; ".join(problem.message for problem in problems))
+        self.problems = problems
+
+
+class Problems:
+    """A list that gathers reasons in the order they are found; a reason found twice is kept once."""
+
+    def __init__(self) -> None:
+        self._found: dict[FlavorProblem, None] = {}
+
+    def add(self, code: Code, message: str) -> None:
+        """Keep one more reason; a message too long to be read is cut."""
+        if len(message) > MAX_MESSAGE:
+            message = f"{message[: MAX_MESSAGE - 3]}..."
+        self._found[FlavorProblem(code, message)] = None
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def raise_if_any(self) -> None:
+        """Raise FlavorRefused with everything found, or return when nothing was."""
+        if self._found:
+            raise FlavorRefused(tuple(self._found))
+
+
+def shown(value: object) -> str:
+    """Return the value quoted for a message, cut short so that a huge input does not become a huge answer."""
+    return _SHORT.repr(value)
+
+
+# A flavor, image properties, options.
+
 
 # More digits than any amount has; keeps hostile texts away from the arithmetic.
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
@@ -144,6 +207,51 @@ def _is_text(value: object) -> bool:
         # Half of a surrogate pair: JSON can carry it, a query string cannot.
         return False
     return True
+
+
+# Translation requests as JSON values.
+
+
+_REQUIRED_FLAVOR_FIELDS = ("vcpus", "memory_mb")
+_CODE_BY_PART: Mapping[str, Code] = {
+    "flavor": "flavor_invalid",
+    "image": "image_invalid",
+    "options": "options_invalid",
+}
+
+
+def read_document(document: object) -> tuple[Flavor, ImageProperties, Options]:
+    """Return the parts of a translation request; raises FlavorRefused for a missing or unknown field.
+
+    Types and ranges of the values are checked by the translation.
+    """
+    problems = Problems()
+    parts = _object(document, "request", "flavor_invalid", problems)
+    for name in parts:
+        if name not in _CODE_BY_PART:
+            problems.add("flavor_invalid", f"{shown(name)}: is no part of a translation request")
+    flavor, image, options = (
+        _object({} if parts.get(name) is None else parts[name], name, code, problems)
+        for name, code in _CODE_BY_PART.items()
+    )
+    for part, name, shape in ((flavor, "flavor", Flavor), (options, "options", Options)):
+        known = sorted(field.name for field in fields(shape))
+        for field_name in part:
+            if field_name not in known:
+                message = f"{name}: {shown(field_name)} is none of its fields {', '.join(known)}"
+                problems.add(_CODE_BY_PART[name], message)
+    for name in _REQUIRED_FLAVOR_FIELDS:
+        if name not in flavor:
+            problems.add("flavor_invalid", f"flavor.{name}: is missing")
+    problems.raise_if_any()
+    return Flavor(**flavor), image, Options(**options)
+
+
+def _object(value: object, name: str, code: Code, problems: Problems) -> Mapping[str, Any]:
+    if isinstance(value, Mapping):
+        return cast(Mapping[str, Any], value)
+    problems.add(code, f"{name}: must be an object")
+    return {}
 
 
 # Flavors and images as the `openstack` client prints them with `-f json`.

@@ -3,58 +3,234 @@
     input checks -> extra spec rules (strict only) -> memory encryption -> CPU plan -> guest nodes
       -> platform traits -> request -> query string
 
-Every step adds what it finds wrong to one list and goes on, so that a caller learns of all problems at once;
-the order of the steps is the order in which the rules let a problem decide the outcome.
+Every step adds what it finds wrong to one list and goes on, so that a caller learns of all problems at once.
+The order of the steps is the order in which the rules let a problem decide the outcome.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from urllib.parse import urlencode
 
 from placement.engine.domain.groups import CandidateQuery, RequestGroup, SplitRule
-from placement.flavors.nova import cells as numa_cells
 from placement.flavors.nova import cpu_plan
-from placement.flavors.nova.cells import CELL_SUFFIX, PER_CELL, Cell, dedicated_cpus, split_cells
 from placement.flavors.nova.cpu_plan import DEDICATED, PINNED, CpuPlan, plan_cpus
-from placement.flavors.nova.errors import Problems, shown
 from placement.flavors.nova.extra_specs import (
     BASE,
+    DISK_GB,
     FORBIDDEN,
     GROUP_KEY,
     GROUP_POLICIES,
+    MEMORY_MB,
+    MODEL_TRAITS,
+    PCI_AFFINITIES,
     PCPU,
     REQUIRED,
+    TPM_MODEL_TRAITS,
+    TPM_VERSION_TRAITS,
+    VCPU,
+    ExplicitRequests,
     FlavorGroup,
     Groups,
+    check_groups,
+    check_trait_conflicts,
     custom_class,
     image_traits,
     is_well_formed_class,
+    memory_encryption,
     merged,
+    platform_traits,
     read_extra_specs,
     stripped,
 )
-from placement.flavors.nova.flavor import Flavor, ImageProperties, Options, check_input, integer, is_boolean
-from placement.flavors.nova.guest_nodes import guest_nodes
-from placement.flavors.nova.request import (
-    CpuShare,
-    Demand,
-    Request,
-    asked_groups,
-    build_request,
-    minimum_microversion,
-    query_string,
+from placement.flavors.nova.flavor import (
+    GRANULAR,
+    Flavor,
+    ImageProperties,
+    Options,
+    Problems,
+    check_input,
+    integer,
+    is_boolean,
+    read_document,
+    shown,
 )
-from placement.flavors.nova.traits import (
-    MODEL_TRAITS,
-    PCI_AFFINITIES,
-    TPM_MODEL_TRAITS,
-    TPM_VERSION_TRAITS,
-    memory_encryption,
-    platform_traits,
+from placement.flavors.nova.guest_nodes import (
+    CELL_SUFFIX,
+    PER_CELL,
+    Cell,
+    cell_groups,
+    cell_totals,
+    check_no_override,
+    dedicated_cpus,
+    guest_nodes,
+    split_cells,
+    without_cells,
 )
+
+# The request, put together from everything a flavor and an image ask for.
+#
+# explicit entries + image traits + CPU plan   what is asked for by name
+#   -> defaults                                VCPU, MEMORY_MB, DISK_GB where no group mentions them
+#   -> additions                               memory encryption, platform traits, persistent memory
+#   -> zero stripping, trait conflicts
+#   -> granular form                           only with numa=granular and guest cells
+#   -> checks Placement would make
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The parts of one query: groups by suffix, policy, traits of the root, suffixes tied together."""
+
+    groups: Groups
+    group_policy: str | None
+    root_required: tuple[str, ...] = ()
+    same_subtree: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CpuShare:
+    """The share of the CPU plan: its part of the base group, the emulator's CPU (0 or 1), the cells.
+
+    `cell_count` is 0 without cells; `cells` are None while a problem keeps their split unknown.
+    """
+
+    request: FlavorGroup
+    emulator_cpus: int
+    cell_count: int
+    cells: Sequence[Cell] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """All that is asked for apart from CPUs: the flavor, its explicit entries, image traits, additions."""
+
+    flavor: Flavor
+    explicit: ExplicitRequests
+    image_traits: FlavorGroup
+    additions: FlavorGroup
+    options: Options
+
+
+def build_request(demand: Demand, cpus: CpuShare, problems: Problems) -> Request:
+    """Return the query for this demand; adds a problem for each thing that cannot be asked.
+
+    Source: nova-flavors.md, "Zero stripping", "NUMA cells as request groups", "A device tied to a cell".
+    """
+    groups = asked_groups(demand, cpus)
+    policy = demand.explicit.group_policy
+    root_required: tuple[str, ...] = ()
+    check_trait_conflicts(groups, problems)
+    if demand.options.numa == GRANULAR and cpus.cell_count:
+        totals = {MEMORY_MB: demand.flavor.memory_mb}
+        if cpus.cells is not None:
+            totals = cell_totals(cpus.cells, cpus.emulator_cpus)
+        check_no_override(groups, totals, problems)
+        if cpus.cell_count > 1 and policy == "none":
+            problems.add(
+                "group_policy_conflict",
+                f"group_policy: none, but {cpus.cell_count} guest NUMA cells need nodes of their own",
+            )
+        policy = "isolate" if cpus.cell_count > 1 else policy
+        if cpus.cells is not None:
+            base, root_required = without_cells(groups.get(BASE, FlavorGroup()))
+            cells = cell_groups(cpus.cells, cpus.emulator_cpus)
+            groups = stripped({**groups, BASE: base, **cells})
+    check_groups(groups, policy, problems)
+    # While a problem keeps the cells unknown, ties to them cannot be checked.
+    if cpus.cells is None and len(problems):
+        return Request(groups, policy, root_required)
+    ties: list[tuple[str, ...]] = []
+    for suffix, cell in sorted(demand.options.device_cells.items()):
+        cell_suffix = f"{CELL_SUFFIX}{cell}"
+        if suffix == BASE or suffix not in groups or cell_suffix not in groups:
+            fault = f"there is no such group, or no group of guest NUMA cell {cell}"
+            problems.add("options_invalid", f"options.device_cells: {suffix}: {fault}")
+        ties.append((suffix, cell_suffix))
+    return Request(groups, policy, root_required, tuple(ties))
+
+
+def asked_groups(demand: Demand, cpus: CpuShare) -> dict[str, FlavorGroup]:
+    """Return all that is asked for, with the totals of the cells in the base group.
+
+    The flavor's own amounts come in where no group mentions their class, not even with 0.
+    Source: nova-flavors.md, "Default amounts".
+    """
+    flavor = demand.flavor
+    named = merged((demand.explicit.base, demand.image_traits, cpus.request))
+    groups = {**demand.explicit.groups, BASE: named}
+    mentioned = {name for group in groups.values() for name in group.resources}
+    defaults: dict[str, int] = {}
+    if not mentioned & {VCPU, PCPU}:
+        defaults[VCPU] = flavor.vcpus
+    if MEMORY_MB not in mentioned:
+        defaults[MEMORY_MB] = flavor.memory_mb
+    if DISK_GB not in mentioned:
+        root_gb = 0 if demand.options.boot_from_volume else flavor.root_gb
+        # Swap is in MiB and a provider counts whole GiB, so it is rounded up.
+        defaults[DISK_GB] = root_gb + flavor.ephemeral_gb + -(-flavor.swap_mb // 1024)
+    groups[BASE] = merged((named, FlavorGroup(defaults), demand.additions))
+    return stripped(groups)
+
+
+# The query string of `GET /allocation_candidates`, and the lowest microversion that understands it.
+
+
+_PLAIN_NUMBER = re.compile(r"[1-9][0-9]*")
+
+# Minor versions of the Placement API, by the feature that came with them.
+_RESOURCES = 10
+_LIMIT = 16
+_REQUIRED = 17
+_FORBIDDEN = 22
+_GRANULAR = 25
+_TEXT_SUFFIXES = 33
+_ROOT_REQUIRED = 35
+_SAME_SUBTREE = 36
+
+
+def query_string(request: Request, limit: int | None) -> str:
+    """Return the form-encoded query: pairs sorted as text, entries of each value sorted as text.
+
+    Source: nova-flavors.md, "The query string".
+    """
+    pairs = [("same_subtree", ",".join(suffixes)) for suffixes in request.same_subtree]
+    if limit is not None:
+        pairs.append(("limit", str(limit)))
+    if request.group_policy is not None:
+        pairs.append(("group_policy", request.group_policy))
+    if request.root_required:
+        pairs.append(("root_required", ",".join(request.root_required)))
+    for suffix, group in request.groups.items():
+        amounts = sorted(f"{name}:{amount}" for name, amount in group.resources.items())
+        pairs.append((f"resources{suffix}", ",".join(amounts)))
+        if group.traits:
+            pairs.append((f"required{suffix}", ",".join(group.traits)))
+    return urlencode(sorted(pairs))
+
+
+def minimum_microversion(request: Request, limit: int | None) -> str:
+    """Return the lowest microversion, such as `1.25`, that takes every parameter of the query.
+
+    Source: placement-api.md, "Query grammar".
+    """
+    groups = request.groups.values()
+    suffixes = [suffix for suffix in request.groups if suffix != BASE]
+    features = (
+        (_RESOURCES, True),
+        (_LIMIT, limit is not None),
+        (_REQUIRED, any(group.required for group in groups)),
+        (_FORBIDDEN, any(group.forbidden for group in groups)),
+        (_GRANULAR, bool(suffixes) or request.group_policy is not None),
+        (_TEXT_SUFFIXES, not all(map(_PLAIN_NUMBER.fullmatch, suffixes))),
+        (_ROOT_REQUIRED, bool(request.root_required)),
+        (_SAME_SUBTREE, bool(request.same_subtree)),
+    )
+    return f"1.{max(minor for minor, used in features if used)}"
+
 
 # What a flavor asks of core trees: each guest cell's memory of one provider, dedicated CPUs from below it.
 #
@@ -80,7 +256,7 @@ def core_tree_query(asked: Request, cpus: CpuShare, threads: str | None) -> Cand
     cells = _cells(asked.groups, cpus)
     if not cells or any(suffix.startswith(CELL_SUFFIX) for suffix in asked.groups):
         return None
-    base, root_traits = numa_cells.without_cells(asked.groups[BASE])
+    base, root_traits = without_cells(asked.groups[BASE])
     groups = []
     for suffix, group in stripped({**asked.groups, BASE: base}).items():
         required = tuple(frozenset((trait,)) for trait in sorted(group.required))
@@ -119,12 +295,10 @@ def _cells(groups: Groups, cpus: CpuShare) -> dict[str, Mapping[str, int]]:
         cells = {f"{CELL_SUFFIX}0": {name: amounts[name] for name in PER_CELL if name in amounts}}
     else:
         overrides = Problems()
-        numa_cells.check_no_override(
-            groups, numa_cells.cell_totals(cpus.cells, cpus.emulator_cpus), overrides
-        )
+        check_no_override(groups, cell_totals(cpus.cells, cpus.emulator_cpus), overrides)
         if len(overrides):
             return {}
-        asked = numa_cells.cell_groups(cpus.cells, cpus.emulator_cpus)
+        asked = cell_groups(cpus.cells, cpus.emulator_cpus)
         cells = {suffix: group.resources for suffix, group in asked.items()}
     # A cell that has nothing beside dedicated CPUs could get these from anywhere in a tree.
     return cells if all(amounts.keys() - {PCPU} for amounts in cells.values()) else {}
@@ -338,3 +512,34 @@ def _fallback(demand: Demand, plan: CpuPlan, cells: tuple[Cell, ...] | None) -> 
     problems = Problems()
     request = build_request(demand, CpuShare(FlavorGroup(), 0, len(unpinned), unpinned), problems)
     return None if len(problems) else query_string(request, demand.options.limit)
+
+
+def translate_document(document: object) -> Translation:
+    """Translate `{"flavor": {...}, "image": {...}, "options": {...}}`; image and options may be absent.
+
+    Flavor and Options define the fields; image maps property names to texts. Raises FlavorRefused.
+    """
+    return translate(*read_document(document))
+
+
+def translation_document(translation: Translation) -> dict[str, object]:
+    """Return the answer as JSON values, empty parts of groups left out."""
+    document = {
+        each.name: getattr(translation, each.name)
+        for each in fields(Translation)
+        if each.name != "on_core_trees"
+    }
+    groups = {
+        suffix: {
+            "resources": dict(group.resources),
+            "required": sorted(group.required),
+            "forbidden": sorted(group.forbidden),
+        }
+        for suffix, group in translation.groups.items()
+    }
+    document["groups"] = {
+        suffix: {name: part for name, part in parts.items() if part} for suffix, parts in groups.items()
+    }
+    if translation.cells is not None:
+        document["cells"] = [asdict(cell) for cell in translation.cells]
+    return document

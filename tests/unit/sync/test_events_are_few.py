@@ -6,8 +6,8 @@ import io
 from typing import Any
 
 from placement.sync.api_server import ApiServerError
-from placement.sync.events import Journal, RejectionEvents
-from placement.sync.store import Key, ObjectKind
+from placement.sync.events import RejectionEvents
+from placement.sync.watching import Journal, Key, ObjectKind
 
 
 class Recorder:

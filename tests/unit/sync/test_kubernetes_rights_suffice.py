@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from placement.sync.store import ObjectKind, collections
+from placement.sync.watching import ObjectKind, collections
 
 RIGHTS = Path(__file__).resolve().parents[3] / "etc" / "kubernetes" / "rights.yaml"
 

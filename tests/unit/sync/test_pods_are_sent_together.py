@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from placement.sync.events import Journal
-from placement.sync.pods import GATHERED_SECONDS
+from placement.sync.reconciled import GATHERED_SECONDS
 from placement.sync.service import HeldPod, PodId, Sent, ServiceCluster
-from placement.sync.store import InformerStore, Key, ObjectKind, watched_object
 from placement.sync.synchronization import Reconciler
+from placement.sync.watching import InformerStore, Journal, Key, ObjectKind, watched_object
 from tests.synchronizing import pod_manifest
 
 
@@ -50,7 +49,7 @@ class Cluster:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
         clock = SimpleNamespace(monotonic=lambda: self.now)
-        monkeypatch.setattr("placement.sync.pods.time", clock)
+        monkeypatch.setattr("placement.sync.reconciled.time", clock)
         self.service, self.store = Service(), InformerStore(["nodes", "pods", "reservations"])
         self.store.replace("nodes", {})
         self.store.replace("pods", {})

@@ -2,8 +2,8 @@
 
 import pytest
 
-from placement.sync import sending as module
-from placement.sync.sending import Rejections
+from placement.sync import reconciled as module
+from placement.sync.reconciled import Rejections
 from placement.sync.watching import Pause
 
 

@@ -3,7 +3,7 @@
 import threading
 
 from placement.sync.service import PodId
-from placement.sync.store import InformerStore, Key, ObjectKind, watched_object
+from placement.sync.watching import InformerStore, Key, ObjectKind, watched_object
 from tests.patience import PATIENCE_SECONDS
 
 NODE, POD = Key(ObjectKind.NODE, "", "n1"), Key(ObjectKind.POD, "default", "p")

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from placement.engine.domain.groups import CandidateQuery, RequestGroup, SplitRule
 from placement.engine.domain.inventories import Inventory
-from placement.flavors.nova import Flavor, Translation, translate
+from placement.flavors.nova.flavor import Flavor
+from placement.flavors.nova.translation import Translation, translate
 from tests.forests import World, copied, loaded, without
 from tests.naive import Candidate, NaiveProvider, enumerate_candidates, enumerate_splits, summarised_providers
 from tests.scoring_strategies import orders

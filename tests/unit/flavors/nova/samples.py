@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from placement.flavors.nova import Flavor, Options, Translation, translate
+from placement.flavors.nova.flavor import Flavor, Options
+from placement.flavors.nova.translation import Translation, translate
 
 
 def flavor(extra_specs: Mapping[str, str] | None = None, **fields: Any) -> Flavor:

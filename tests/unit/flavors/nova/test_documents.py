@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from placement.flavors.nova import FlavorRefused, translate_document, translation_document
+from placement.flavors.nova.flavor import FlavorRefused
+from placement.flavors.nova.translation import translate_document, translation_document
 
 FLAVOR = {"vcpus": 2, "memory_mb": 512, "root_gb": 1, "ephemeral_gb": 0, "swap_mb": 0, "extra_specs": {}}
 

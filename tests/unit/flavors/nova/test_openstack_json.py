@@ -1,8 +1,8 @@
 import pytest
 
-from placement.flavors.nova import Flavor, FlavorRefused
-from placement.flavors.nova import flavor_from_openstack_json as flavor_of
-from placement.flavors.nova import image_from_openstack_json as image_of
+from placement.flavors.nova.flavor import Flavor, FlavorRefused
+from placement.flavors.nova.flavor import flavor_from_openstack_json as flavor_of
+from placement.flavors.nova.flavor import image_from_openstack_json as image_of
 
 SHOWN = {
     "OS-FLV-DISABLED:disabled": False,

@@ -1,6 +1,6 @@
 import pytest
 
-from placement.flavors.nova import FlavorRefused
+from placement.flavors.nova.flavor import FlavorRefused
 from tests.unit.flavors.nova.samples import translated
 
 _WRONG = """

@@ -7,17 +7,16 @@ from urllib.parse import parse_qsl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.flavors.nova import (
+from placement.engine.numa.cpus import format_cpu_list
+from placement.flavors.nova.cpu_plan import parse_cpuset
+from placement.flavors.nova.flavor import (
     Flavor,
     FlavorRefused,
     Options,
     flavor_from_openstack_json,
     image_from_openstack_json,
-    translate,
-    translate_document,
-    translation_document,
 )
-from placement.flavors.nova.cpuset import format_cpuset, parse_cpuset
+from placement.flavors.nova.translation import translate, translate_document, translation_document
 
 MASKS = ["", "0", "^0", "0-1", "1-2,^1", " ^1", "^8", "0-3", "x", "3-1", "0-99999999999"]
 POLICIES = ["dedicated", "shared", "mixed", "", "foo"]
@@ -92,7 +91,7 @@ def splits(draw):
     elif len(dedicated) == vcpus:
         specs |= {"hw:cpu_policy": "dedicated"}
     else:
-        specs |= {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": format_cpuset(dedicated)}
+        specs |= {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": format_cpu_list(dedicated)}
     return Flavor(vcpus, nodes * 128, draw(st.integers(0, 1)), 0, 0, specs), len(dedicated), int(isolated)
 
 
@@ -165,7 +164,7 @@ def test_cells_hold_every_guest_cpu_once_and_all_the_memory(flavor, image, chose
         return
     cpus = [cpu for cell in translation.cells for cpu in (*cell.cpuset, *cell.pcpuset)]
     assert sorted(cpus) == list(range(flavor.vcpus))
-    assert sum(cell.memory_mb for cell in translation.cells) == flavor.memory_mb
+    assert sum(cell.memory for cell in translation.cells) == flavor.memory_mb
     emulator = flavor.extra_specs.get("hw:emulator_threads_policy") == "isolate"
     dedicated = sum(len(cell.pcpuset) for cell in translation.cells)
     if dedicated:

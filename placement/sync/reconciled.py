@@ -1,0 +1,565 @@
+"""The objects of the service, kept equal to the ones of Kubernetes, kind by kind.
+
+What the service refused is not sent over and over.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from placement.engine.domain.identifiers import portions
+from placement.sync.api_server import ApiServerError
+from placement.sync.events import RejectionEvents
+from placement.sync.figures import WRITES
+from placement.sync.service import CONFLICT, HeldPod, PodId, Sent, ServiceCluster, is_refusal, outcome_of
+from placement.sync.watching import (
+    RESERVATIONS,
+    InformerStore,
+    Journal,
+    Key,
+    ObjectKind,
+    Pause,
+    WatchedObject,
+    lasting_part,
+)
+
+_LONGEST_PAUSE_SECONDS = 300.0
+
+
+@dataclass(slots=True)
+class _Rejection:
+    mark: Hashable
+    again_at: float | None = None
+    pause: Pause = field(default_factory=lambda: Pause(_LONGEST_PAUSE_SECONDS))
+
+
+class Rejections:
+    """The refused things, with the mark of the state that was refused.
+
+    What is wrong in itself waits until it changes. A conflict may be over without any change of the thing,
+    when another consumer has made room. So it is tried again, less and less often.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[Key, _Rejection] = {}
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, key: Key, mark: Hashable, *, conflict: bool) -> None:
+        """Note that the thing was refused in this state."""
+        rejection = self._found.get(key)
+        if rejection is None or rejection.mark != mark:
+            rejection = self._found[key] = _Rejection(mark)
+        rejection.again_at = time.monotonic() + rejection.pause.after_failure() if conflict else None
+
+    def discard(self, key: Key) -> bool:
+        """Forget a thing that was accepted or is gone; return whether it had been refused."""
+        return self._found.pop(key, None) is not None
+
+    def forgive(self) -> None:
+        """Forget all refusals: everything is tried again."""
+        for rejection in self._found.values():
+            rejection.again_at = 0.0
+
+    def holds_back(self, key: Key, mark: Hashable) -> bool:
+        """Return whether the thing would be refused again in this state."""
+        rejection = self._found.get(key)
+        if rejection is None or rejection.mark != mark:
+            return False
+        return rejection.again_at is None or rejection.again_at > time.monotonic()
+
+    def ripe(self, by: float | None = None) -> set[Key]:
+        """Return the conflicts that are to be tried again by now, or by another time."""
+        now = time.monotonic() if by is None else by
+        return {
+            key
+            for key, rejection in self._found.items()
+            if rejection.again_at is not None and rejection.again_at <= now
+        }
+
+    def ripen(self) -> set[Key]:
+        """Make all conflicts due now, and return the things."""
+        conflicts = self.ripe(float("inf"))
+        for key in conflicts:
+            self._found[key].again_at = 0.0
+        return conflicts
+
+
+@dataclass
+class Sending:
+    """A sender that notes what became of the things it sends.
+
+    A refusal concerns its thing only, any other failure all of them.
+    """
+
+    _journal: Journal
+    _progress: Callable[[], None]
+    _store: InformerStore
+    _events: RejectionEvents | None = None
+    rejections: Rejections = field(default_factory=Rejections)
+
+    def accepted(self, key: Key, mark: Hashable, send: Callable[[], list[str] | bool]) -> bool:
+        """Send the thing, unless its mark is held back, and return whether the service took it.
+
+        `send` returns warnings, or deletes. Raises ServiceError for what is no refusal.
+        """
+        if self.rejections.holds_back(key, mark):
+            return False
+        return self.took(key, mark, outcome_of(send))
+
+    def took(self, key: Key, mark: Hashable, sent: Sent) -> bool:
+        """Note whether the service took the thing as it is, and return it. Raises what is no refusal."""
+        error = sent.refusal
+        if error is not None and not is_refusal(error):
+            raise error
+        WRITES.labels(key.kind, "accepted" if error is None else "rejected").inc()
+        if error is None:
+            self.settled(key)
+            for warning in sent.warnings:
+                self._journal.note(f"{_title(key)}: {warning}")
+            self._progress()
+            return True
+        self.rejections.add(key, mark, conflict=error.status == CONFLICT)
+        self._journal.trouble(_title(key), f"rejected: {error}")
+        seen = self._store.get(key)
+        if self._events is not None and seen is not None and seen.text:
+            self._events.rejected(key, seen.manifest, str(error))
+        return False
+
+    def settled(self, key: Key) -> None:
+        """Note that nothing is wrong with a thing, or that it is gone."""
+        if self.rejections.discard(key):
+            self._journal.well(_title(key))
+            if self._events is not None:
+                self._events.settled(key)
+
+
+def _title(key: Key) -> str:
+    if key.kind is ObjectKind.POD:
+        return f"pod {key.namespace}/{key.name}"
+    return f"reservation {key.name}" if key.kind is ObjectKind.RESERVATION else f"node {key.name}"
+
+
+Read = TypeVar("Read")
+
+
+class HeldObject(NamedTuple):
+    """An object that the service holds, with the mark it was sent with, if this process sent it."""
+
+    mark: Hashable = None
+    uid: str | None = None
+    node: str | None = None
+
+
+class Reconciled:
+    """The objects of one kind that the service holds, and the ones that are due."""
+
+    def __init__(self, service: ServiceCluster, store: InformerStore, sending: Sending) -> None:
+        self._service = service
+        self._store = store
+        self._sending = sending
+        self._held: dict[Key, HeldObject] = {}
+        self._due: set[Key] = set()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def look_at(self, keys: Iterable[Key]) -> None:
+        """Note objects that may have changed."""
+        self._due.update(keys)
+
+    def _holds(self, keys: Iterable[Key]) -> None:
+        """Note what the service holds; marks of what this process sent stay, and all of it becomes due."""
+        self._held = {key: self._held.get(key, HeldObject()) for key in keys}
+        self._due.update(self._held)
+
+    def _collected(self, read: Callable[[Key], Read | None]) -> list[Read]:
+        """Return what is to be sent of the due ones; what need not be sent is due no more."""
+        found = []
+        for key in sorted(self._due):
+            each = read(key)
+            if each is None:
+                self._due.discard(key)
+            else:
+                found.append(each)
+        return found
+
+    def _took(self, key: Key, held: HeldObject, sent: Sent) -> bool:
+        """Note the outcome; return whether the object was taken. Raises ServiceError that is no refusal."""
+        taken = self._sending.took(key, held.mark, sent)
+        if taken:
+            self._held[key] = held
+        self._due.discard(key)
+        return taken
+
+
+# Pods that occupy nodes in Kubernetes.
+
+
+# How many pods are sent in one call.
+_PODS_IN_CALL = 200
+# A call with one pod costs the service half of what one with four does.
+GATHERED_SECONDS = 0.1
+
+
+Asked = Callable[[PodId], WatchedObject | None]
+"""What returns that very pod as Kubernetes has it now, or None if it is gone. Raises ApiServerError."""
+
+
+class ReconciledPods(Reconciled):
+    """The pods that the service holds, the pods that are due, and the pods that wait for their node.
+
+    A pod that occupies no node yet is not sent: its scheduler may have claimed room for it already. A pod
+    that is over or gone is released by its uid. This is done even if nothing is known to be held for it, as
+    schedulers claim without notice to this process.
+    """
+
+    def __init__(
+        self,
+        service: ServiceCluster,
+        store: InformerStore,
+        sending: Sending,
+        asked: Asked,
+        namespaces: Collection[str],
+    ) -> None:
+        super().__init__(service, store, sending)
+        self._asked = asked
+        self._namespaces = namespaces
+        self._waiting: dict[Key, str] = {}
+        self._ended: set[PodId] = set()
+        self._sent_at = -GATHERED_SECONDS
+
+    @property
+    def waiting(self) -> int:
+        """Return how many pods wait for their node."""
+        return len(self._waiting)
+
+    @property
+    def gathers(self) -> bool:
+        """Return whether pods are due, and others were sent so recently that more may come with them."""
+        return bool(self._due) and time.monotonic() < self._sent_at + GATHERED_SECONDS
+
+    def end(self, pods: Iterable[PodId]) -> None:
+        """Note pods that are over or gone."""
+        self._ended.update(pods)
+
+    def compare(self) -> None:
+        """Look at what the service holds. Raises ServiceError, ApiServerError."""
+        listed = [pod for pod in self._service.pods() if self.is_ours(pod)]
+        before, self._held = self._held, {}
+        for pod in listed:
+            held, known = HeldObject(None, pod.id.uid, pod.node), before.get(key_of(pod.id))
+            # The mark stays if uid and node are still the same.
+            self._held[key_of(pod.id)] = known if known and known[1:] == held[1:] else held
+        self._due.update(self._held)
+        self.end(pod.id for pod in listed if self.has_ended(pod.id))
+
+    def is_ours(self, pod: HeldPod) -> bool:
+        """Return whether the pod is in one of the namespaces that are looked after."""
+        return not self._namespaces or pod.id.namespace in self._namespaces
+
+    def has_ended(self, pod: PodId) -> bool:
+        """Return whether a pod is over or gone. Raises ApiServerError.
+
+        A pod that no list and no event has shown may be too new for them, so Kubernetes is asked.
+        """
+        seen = self._store.get(key_of(pod))
+        if seen is None or seen.uid != pod.uid:
+            seen = self._asked(pod)
+        return seen is None or seen.over
+
+    def release_ended(self) -> int:
+        """Release pods that are over or gone; return how many held something. Raises ServiceError."""
+        released = 0
+        for pod in sorted(self._ended):
+            released += self._release(pod)
+            self._ended.discard(pod)
+        return released
+
+    def release_from(self, node: str) -> int:
+        """Release all pods on that node; pods that still occupy it become due again. Raises ServiceError."""
+        leaving = sorted(pod.id for pod in self._service.pods(node) if self.is_ours(pod))
+        for pod in leaving:
+            self._release(pod)
+            self._due.add(key_of(pod))
+        return len(leaving)
+
+    def _release(self, pod: PodId) -> bool:
+        released = self._service.release(pod)
+        WRITES.labels("release", "accepted" if released else "nothing_held").inc()
+        self.forget(pod)
+        return released
+
+    def forget(self, pod: PodId) -> None:
+        """Note that the service does not hold that pod any more."""
+        key = key_of(pod)
+        held = self._held.get(key)
+        if held is not None and held.uid == pod.uid:
+            del self._held[key]
+
+    def arrived(self, node: str) -> None:
+        """Note that the service has that node now."""
+        self._due.update(key for key, awaited in self._waiting.items() if awaited == node)
+
+    def put(self, has_node: Callable[[str], bool]) -> int:
+        """Send pods that are new or changed; return how many were taken. Raises ServiceError."""
+        taken = 0
+        sendable = self._collected(lambda key: self._sendable(key, has_node))
+        for batch in portions(sendable, _PODS_IN_CALL):
+            sent = self._service.put_pods([(key.namespace, key.name, seen.manifest) for key, seen in batch])
+            self._sent_at = time.monotonic()
+            for (key, seen), outcome in zip(batch, sent, strict=True):
+                taken += self._took(key, HeldObject(seen.mark, seen.uid, seen.node), outcome)
+        return taken
+
+    def _sendable(self, key: Key, has_node: Callable[[str], bool]) -> tuple[Key, WatchedObject] | None:
+        self._waiting.pop(key, None)
+        seen = self._store.get(key)
+        if seen is None or seen.node is None:
+            self._sending.settled(key)
+            return None
+        held = self._held.get(key)
+        if held and held.mark == seen.mark:
+            return None
+        if not has_node(seen.node):
+            self._waiting[key] = seen.node
+            return None
+        return None if self._sending.rejections.holds_back(key, seen.mark) else (key, seen)
+
+
+def key_of(pod: PodId) -> Key:
+    """Return the key of a pod in the store."""
+    return Key(ObjectKind.POD, pod.namespace, pod.name)
+
+
+# Claims of the service for pods that are not reported on their nodes: kept for a while, then released.
+
+
+LOOK_EVERY_SECONDS = 60.0
+PATIENCE_SECONDS = 600.0
+# A bind is decided within two minutes of its claim: see the extender.
+LEAST_PATIENCE_SECONDS = 180
+
+
+class _Seen(NamedTuple):
+    changed_at: str | None
+    since: float
+
+
+@dataclass
+class ExpiringClaims:
+    """The claims, which are released if their pod is gone, or was never bound.
+
+    Kubernetes says whether a pod is over or gone. A pod that waits may be about to be bound. So its claim
+    stays until it was not renewed for `patience` seconds on the clock of this process. What the watches saw
+    may be old, so Kubernetes is then asked whether the pod is on a node. The service checks that the claim is
+    still the same.
+    """
+
+    _service: ServiceCluster
+    _store: InformerStore
+    _pods: ReconciledPods
+    _journal: Journal
+    _asked: Asked
+    _patience: float
+    _seen: dict[PodId, _Seen] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """Look at all claims. Raises ServiceError, ApiServerError."""
+        claims = [claim for claim in self._service.claims() if self._pods.is_ours(claim)]
+        waiting: dict[PodId, _Seen] = {}
+        for claim in claims:
+            if self._pods.has_ended(claim.id):
+                self._pods.end([claim.id])
+            elif (bound := self._store.get(key_of(claim.id))) and bound.uid == claim.id.uid and bound.node:
+                # Reported, and placed again since; or about to be reported.
+                self._pods.forget(claim.id)
+                self._pods.look_at([key_of(claim.id)])
+            else:
+                known = self._seen.get(claim.id)
+                is_same = known is not None and known.changed_at == claim.changed_at
+                waiting[claim.id] = known if known and is_same else _Seen(claim.changed_at, time.monotonic())
+        self._seen = waiting
+        for pod, seen in waiting.items():
+            if time.monotonic() - seen.since >= self._patience:
+                self._expire(pod, seen)
+
+    def _expire(self, pod: PodId, seen: _Seen) -> None:
+        source = f"claim of pod {pod.namespace}/{pod.name}"
+        try:
+            placed = self._asked(pod)
+            if placed is not None and placed.node is not None:
+                return
+        except ApiServerError as error:
+            self._journal.trouble(source, f"stays, Kubernetes cannot be asked about the pod: {error}")
+            return
+        self._journal.well(source)
+        if self._service.release(pod, seen.changed_at):
+            self._journal.note(
+                f"pod {pod.namespace}/{pod.name}: waits, and was not bound for {self._patience:.0f} s "
+                "after its place was claimed; the claim is released"
+            )
+            self._pods.forget(pod)
+
+
+# Reservations, and nodes.
+
+
+class ReconciledReservations(Reconciled):
+    """The reservations that the service holds, and the ones that are due.
+
+    The service places them. One that is over or gone in Kubernetes is deleted. Where Kubernetes does not know
+    the kind, the reservations of the service come from another source, and stay.
+    """
+
+    def compare(self) -> None:
+        """Look at what the service holds. Raises ServiceError."""
+        if self._store.is_lacking(RESERVATIONS):
+            self._held.clear()
+            return
+        self._holds(Key(ObjectKind.RESERVATION, "", name) for name in self._service.reservations())
+
+    def delete_gone(self) -> int:
+        """Delete reservations that are over or gone; return how many. Raises ServiceError."""
+        deleted = 0
+        for key in sorted(self._due):
+            seen = self._store.get(key)
+            if seen is None or seen.over:
+                # They are not gone if Kubernetes stopped knowing the kind, which loses all of them at once.
+                if self._store.is_lacking(RESERVATIONS):
+                    self._held.clear()
+                deleted += self._delete(key)
+                self._sending.settled(key)
+                self._due.discard(key)
+        return deleted
+
+    def release_from(self, node: str) -> None:
+        """Delete the reservations on that node; they become due again. Raises ServiceError."""
+        if self._held:
+            for name in self._service.reservations(node):
+                key = Key(ObjectKind.RESERVATION, "", name)
+                self._delete(key)
+                self._due.add(key)
+
+    def _delete(self, key: Key) -> bool:
+        if key not in self._held:
+            return False
+        self._service.delete("reservations", key.name)
+        del self._held[key]
+        return True
+
+    def put(self) -> int:
+        """Send reservations that are new or changed; return how many were taken. Raises ServiceError."""
+        taken = 0
+        for key in sorted(self._due):
+            seen, held = self._store.get(key), self._held.get(key)
+            if seen is not None and not seen.over and not (held and held.mark == seen.mark):
+                put = partial(self._service.put, seen.manifest, "reservations", key.name)
+                if self._sending.accepted(key, seen.mark, put):
+                    self._held[key] = HeldObject(seen.mark)
+                    taken += 1
+            self._due.discard(key)
+        return taken
+
+
+# How many nodes are sent in one call, and how many calls at a time.
+_NODES_IN_CALL, _CALLS_AT_ONCE = 50, 2
+
+
+class _Sendable(NamedTuple):
+    key: Key
+    held: HeldObject
+    seen: WatchedObject
+    topology: WatchedObject | None
+
+
+class ReconciledNodes(Reconciled):
+    """The nodes that the service holds, and the nodes that are due."""
+
+    def __init__(
+        self,
+        service: ServiceCluster,
+        store: InformerStore,
+        sending: Sending,
+        pods: ReconciledPods,
+        reservations: ReconciledReservations,
+    ) -> None:
+        super().__init__(service, store, sending)
+        self._pods = pods
+        self._reservations = reservations
+
+    def has(self, name: str) -> bool:
+        """Return whether both sides have that node, so that it may take pods."""
+        key = _node_key(name)
+        return key in self._held and self._store.get(key) is not None
+
+    def compare(self) -> None:
+        """Look at what the service holds. Raises ServiceError."""
+        self._holds(map(_node_key, self._service.nodes()))
+
+    def delete_gone(self) -> int:
+        """Delete nodes that are gone, their pods first; return how many. Raises ServiceError."""
+        deleted = 0
+        for key in sorted(self._due):
+            if self._store.get(key) is not None:
+                continue
+            if key not in self._held:
+                self._sending.settled(key)
+            else:
+                self._release_from(key.name)
+                if self._sending.accepted(key, None, partial(self._service.delete, "nodes", key.name)):
+                    del self._held[key]
+                    deleted += 1
+            self._due.discard(key)
+        return deleted
+
+    def _release_from(self, name: str) -> None:
+        self._pods.release_from(name)
+        self._reservations.release_from(name)
+
+    def put(self) -> int:
+        """Send nodes that are new or changed; return how many were taken. Raises ServiceError."""
+        taken = 0
+        batches = list(portions(self._collected(self._sendable), _NODES_IN_CALL))
+        if not batches:
+            return 0
+        with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
+            # The nodes of one call may wait in the service while it reads the next call.
+            for batch, sent in zip(batches, pool.map(self._send, batches), strict=True):
+                for node, outcome in zip(batch, sent, strict=True):
+                    if self._took(node.key, node.held, outcome):
+                        taken += 1
+                        self._pods.arrived(node.key.name)
+        return taken
+
+    def _sendable(self, key: Key) -> _Sendable | None:
+        node = self._store.get(key)
+        if node is None:
+            return None
+        topology = self._store.get(Key(ObjectKind.TOPOLOGY, "", key.name))
+        mark = (node.mark, topology.mark if topology else None)
+        held = self._held.get(key)
+        if (held and held.mark == mark) or self._sending.rejections.holds_back(key, mark):
+            return None
+        if held and held.uid not in (None, node.uid):
+            # Another machine under the same name: what ran on the old one does not run here.
+            self._release_from(key.name)
+        return _Sendable(key, HeldObject(mark, node.uid), node, topology)
+
+    def _send(self, batch: Sequence[_Sendable]) -> Sequence[Sent]:
+        """Send nodes without volatile parts, so that the service recognises what it has already."""
+        nodes: list[tuple[str, Mapping[str, Any], Mapping[str, Any] | None]] = []
+        for each in batch:
+            topology = None if each.topology is None else lasting_part(each.topology.manifest)
+            nodes.append((each.key.name, lasting_part(each.seen.manifest), topology))
+        return self._service.put_nodes(nodes)
+
+
+def _node_key(name: str) -> Key:
+    return Key(ObjectKind.NODE, "", name)
