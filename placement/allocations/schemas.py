@@ -50,7 +50,6 @@ class Mappings(Mapping):
         super().__init__("[a-zA-Z0-9_-]{1,64}", Sequence(Uuid(), least=1), least=1, **options)
 
     def checked(self, value: Any) -> Any:
-        """Return the providers of groups, checked."""
         if not value:
             refuse("{} should be non-empty", "minProperties")
         step = "patternProperties", self.shown_pattern

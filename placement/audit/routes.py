@@ -166,12 +166,6 @@ class NewsSchema(AnswerSchema):
 
 blueprint = Blueprint("audit", __name__)
 _STREAM = "text/event-stream"
-_FILTERS = {
-    "user_id": "user_id",
-    "project_id": "project_id",
-    "request_id": "request_id",
-    "consumer_uuid": "consumer_id",
-}
 _QUERY = (
     Parameter("user_id", "Changes by this user."),
     Parameter("project_id", "Changes by users in this project."),
@@ -218,11 +212,12 @@ def audit() -> Response:
     """List changes, the newest first."""
     given = parameters()
     refuse_unknown(given, names_of(_QUERY, NEWEST))
-    texts: dict[str, Any] = {name: single(given, key) for key, name in _FILTERS.items()}
-    target = single(given, "target")
     wanted = AuditFilter(
-        **texts,
-        targets=() if target is None else (target,),
+        user_id=single(given, "user_id"),
+        project_id=single(given, "project_id"),
+        request_id=single(given, "request_id"),
+        consumer_id=single(given, "consumer_uuid"),
+        targets=() if (target := single(given, "target")) is None else (target,),
         action=_one_of(given, "action", [str(action) for action in Action]),
         kind=_one_of(given, "target_type", [str(kind) for kind in TargetKind]),
         since=_time(given, "since"),

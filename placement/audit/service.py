@@ -221,7 +221,6 @@ class Events:
         return News(found, fresh)
 
     def close(self) -> None:
-        """Close the connection."""
         self._feed.close()
 
 

@@ -9,7 +9,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -205,11 +205,9 @@ class Comparison:
         `sample` limits the providers, chosen by chance. What differs is read once more before it counts, as
         both services may be written to meanwhile. Raises ServiceError.
         """
-        self._names(
-            "resource classes", lambda client: _names(client, "/resource_classes", "resource_classes")
-        )
+        self._names("resource classes", _listed("resource_classes", "name"))
         self._names("traits", lambda client: set(client.get("/traits")["traits"]))
-        providers = self._names("providers", lambda client: set(_providers(client)))
+        providers = self._names("providers", _listed("resource_providers", "uuid"))
         chosen = random.sample(providers, min(sample, len(providers))) if sample else providers
         consumers = self._each("provider", chosen, _provider, progress)
         self._each("consumer", sorted(consumers), _consumer, progress)
@@ -258,12 +256,9 @@ class Comparison:
 _Read = Callable[[Client, str], dict[str, Any]]
 
 
-def _names(client: Client, route: str, key: str) -> set[str]:
-    return {entry["name"] for entry in client.get(route)[key]}
-
-
-def _providers(client: Client) -> Iterator[str]:
-    return (entry["uuid"] for entry in client.get("/resource_providers")["resource_providers"])
+def _listed(route: str, member: str) -> Callable[[Client], set[str]]:
+    """Return a reader of one member of all that a route lists under its own name."""
+    return lambda client: {entry[member] for entry in client.get(f"/{route}")[route]}
 
 
 def _provider(client: Client, uuid: str) -> dict[str, Any]:

@@ -40,7 +40,7 @@ from placement.pods.statements import nodes as node_rows
 from placement.pods.writer import NodeChange, PodAttributes, PodWriter
 from placement.providers.statements import clusters, contents, names, providers
 from placement.providers.statements.clusters import Cluster, NewNode, Node
-from placement.providers.trees import InTheWay, TakenName, TooManyClasses, TreeChange, bring_about, remove
+from placement.providers.trees import InTheWay, TreeChange, TreeRefused, bring_about, remove
 from placement.storage.database import Transaction
 
 _EMPTY = NodeAllocations()
@@ -233,7 +233,7 @@ class NodeImporting:
                 self.cluster.id,
                 cuts=self.cuts,
             )
-        except (TakenName, TooManyClasses) as error:
+        except TreeRefused as error:
             raise NodeStopped(places[error.root_uuid], error) from error
         refused: dict[int, PlacementError] = {}
         for uuid, outcome in trees.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 import os_resource_classes
 
@@ -63,7 +64,6 @@ class Providers:
             return providers.listed(connection, name=name, uuid=uuid, ids=ids)
 
     def is_empty(self) -> bool:
-        """Return whether there is no provider at all."""
         with self._database.read() as connection:
             return not providers.exist(connection)
 
@@ -342,7 +342,7 @@ class ResourceClasses:
     def get(self, name: str) -> KnownName:
         """Return one class. Raises NotFound."""
         with self._database.read() as connection:
-            return _class(connection, name)
+            return _known(connection, tables.resource_classes, name)
 
     def create(self, name: str) -> bool:
         """Make sure the class exists; return False if it did before."""
@@ -352,7 +352,7 @@ class ResourceClasses:
         """Give a custom class another name. Raises NotFound, BadRequest, Conflict."""
 
         def work(transaction: Transaction) -> None:
-            entry = _class(transaction, name)
+            entry = _known(transaction, tables.resource_classes, name)
             if is_standard_class(name):
                 raise BadRequest(f"Cannot update standard resource class {name}")
             if new == name:
@@ -369,7 +369,7 @@ class ResourceClasses:
         prefix = "Error in delete resource class: Cannot delete "
 
         def work(transaction: Transaction) -> None:
-            entry = _class(transaction, name)
+            entry = _known(transaction, tables.resource_classes, name)
             if is_standard_class(name):
                 raise BadRequest(f"{prefix}standard resource class {name}.")
             if not names.delete_class(transaction, entry.id):
@@ -384,17 +384,12 @@ def is_standard_class(name: str) -> bool:
     return not os_resource_classes.is_custom(name)
 
 
-def _class(connection: Executor, name: str) -> KnownName:
-    entry = names.find(connection, tables.resource_classes, name)
+def _known(connection: Executor, table: Any, name: str) -> KnownName:
+    """Return a resource class or trait. Raises NotFound."""
+    entry = names.find(connection, table, name)
     if entry is None:
-        raise NotFound(f"No such resource class {name}.")
-    return entry
-
-
-def _trait(connection: Executor, name: str) -> KnownName:
-    entry = names.find(connection, tables.traits, name)
-    if entry is None:
-        raise NotFound(f"No such trait(s): {name}.")
+        what = "trait(s):" if table is tables.traits else "resource class"
+        raise NotFound(f"No such {what} {name}.")
     return entry
 
 
@@ -422,7 +417,7 @@ class Traits:
     def get(self, name: str) -> KnownName:
         """Return one trait. Raises NotFound."""
         with self._database.read() as connection:
-            return _trait(connection, name)
+            return _known(connection, tables.traits, name)
 
     def create(self, name: str) -> tuple[bool, datetime.datetime]:
         """Make sure the trait exists; return whether it is new, and when it was created."""
@@ -438,7 +433,7 @@ class Traits:
         """Delete a custom trait that no provider carries. Raises NotFound, BadRequest, Conflict."""
 
         def work(transaction: Transaction) -> None:
-            entry = _trait(transaction, name)
+            entry = _known(transaction, tables.traits, name)
             if not name.startswith("CUSTOM_"):
                 raise BadRequest(f"Cannot delete standard trait {name}.")
             if not names.delete_trait(transaction, entry.id):

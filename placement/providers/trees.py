@@ -48,30 +48,14 @@ Brought = tuple[int, TreeChange]
 """The id of the root of a stored tree that is as it should be, and what changed."""
 
 
-class TakenName(Conflict):
-    """A refusal of a whole tree because another tree uses the name of one of its new providers.
+class TreeRefused(Conflict):
+    """A refusal of the tree with the root `root_uuid`, for which the transaction has to be given up.
 
-    `root_uuid` is the root of the refused tree. The transaction has to be given up.
+    Another tree uses the name of one of its new providers, or the cluster has no room for new classes.
     """
 
-    code = "placement.duplicate_name"
-
-    def __init__(self, spec: ProviderSpec, root_uuid: str) -> None:
-        super().__init__(f"Conflicting resource provider name: {spec.name} already exists.")
-        self.root_uuid = root_uuid
-
-
-class TooManyClasses(Conflict):
-    """A refusal of a tree that needs new resource classes when the cluster has as many as it may have.
-
-    `root_uuid` is the root of the refused tree. The transaction has to be given up.
-    """
-
-    def __init__(self, new: str, root_uuid: str) -> None:
-        super().__init__(
-            f"Node.status.allocatable: resource class {new} would be new, and the inventories of the cluster "
-            f"have {_MOST_CLASSES} classes already"
-        )
+    def __init__(self, message: str, root_uuid: str, code: str | None = None) -> None:
+        super().__init__(message, code)
         self.root_uuid = root_uuid
 
 
@@ -83,7 +67,7 @@ def bring_about(
     Unchanged providers keep their generation; providers that no import made stay. A tree that may not be
     changed stays as it is. It gets InTheWay if allocations would lose what they hold, or staying providers
     their parent, and Conflict if a uuid belongs to another tree. With `cuts`, inventories shrink below their
-    use, and used ones that would disappear stay with nothing to give. Raises TakenName, TooManyClasses.
+    use, and used ones that would disappear stay with nothing to give. Raises TreeRefused.
     """
     return _TreeWriter(transaction, specs, cluster_id, cuts=cuts).run()
 
@@ -156,7 +140,7 @@ class _TreeWriter:
         self._raised: set[int] = set()
 
     def run(self) -> dict[str, Brought | Conflict]:
-        """Write the trees; return the outcome of each. Raises TakenName, TooManyClasses."""
+        """Write the trees; return the outcome of each. Raises TreeRefused."""
         self._lock()
         stored = [row.id for tree in self._trees for row in tree.present.values()]
         records = contents.stored(self._transaction, stored) if stored else {}
@@ -211,7 +195,7 @@ class _TreeWriter:
         self._refuse(refused)
 
     def _ids_of(self, table: Any, named: Callable[[ProviderSpec], Collection[str]]) -> Mapping[str, int]:
-        """Return the ids of the names, created where they are missing. Raises TryAgain, TooManyClasses."""
+        """Return the ids of the names, created where they are missing. Raises TryAgain, TreeRefused."""
         wanted = {name for _, spec in self._specs() for name in named(spec)}
         is_class = table is tables.resource_classes
         found = names.ids_of(self._transaction, table, wanted, keep=is_class)
@@ -223,7 +207,12 @@ class _TreeWriter:
             for tree, spec in self._specs():
                 fresh |= missing & spec.inventories.keys()
                 if len(fresh) > room:
-                    raise TooManyClasses(min(missing & spec.inventories.keys()), tree.spec.root.uuid)
+                    new = min(missing & spec.inventories.keys())
+                    raise TreeRefused(
+                        f"Node.status.allocatable: resource class {new} would be new, and the inventories "
+                        f"of the cluster have {_MOST_CLASSES} classes already",
+                        tree.spec.root.uuid,
+                    )
         marks = {"made_by_import": True} if is_class else {}
         for name in sorted(missing):
             names.create(self._transaction, table, name, **marks)
@@ -288,7 +277,8 @@ class _TreeWriter:
             inserted = providers.insert_providers(self._transaction, rows, self._cluster_id)
             for tree, spec in level:
                 if spec.uuid not in inserted:
-                    raise TakenName(spec, tree.spec.root.uuid)
+                    taken = f"Conflicting resource provider name: {spec.name} already exists."
+                    raise TreeRefused(taken, tree.spec.root.uuid, code="placement.duplicate_name")
                 tree.ids[spec.uuid] = inserted[spec.uuid]
                 tree.change.created.append(spec.name)
             fresh.update(inserted.values())

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from placement.engine.domain import request_scope
-from placement.engine.domain.errors import BadRequest, Conflict, Forbidden, PlacementError, Unavailable
+from placement.engine.domain.errors import BadRequest, Conflict, Forbidden, Unavailable
 from placement.engine.domain.groups import RequestGroup
 from placement.engine.domain.identifiers import portions
 from placement.engine.forest import forest as provider_states
@@ -81,13 +81,6 @@ def hidden(held: Mapping[str, Mapping[str, object]], forest: Callable[[], Forest
         return set()
     row = cache(forest().row_of_uuid)
     return {uuid for uuid, on in held.items() if not on or any(row(provider) < 0 for provider in on)}
-
-
-def refusal(consumer_uuid: str, reason: PlacementError) -> PlacementError:
-    """Return why a consumer may not claim; a bound caller gets one answer for all reasons, `taken`."""
-    if request_scope.seen() is None:
-        return reason
-    return taken(consumer_uuid)
 
 
 def taken(consumer_uuid: str) -> Conflict:

@@ -91,7 +91,6 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """Return the URL of the server."""
         return str(self._client.configuration.host)
 
     def pages(self, path: str, chosen: Mapping[str, str] = NOTHING_CHOSEN) -> Iterator[Page]:

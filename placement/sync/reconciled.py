@@ -334,7 +334,6 @@ class ReconciledPods(Reconciled):
 
 
 def key_of(pod: PodId) -> Key:
-    """Return the key of a pod in the store."""
     return Key(ObjectKind.POD, pod.namespace, pod.name)
 
 

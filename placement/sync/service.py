@@ -64,7 +64,6 @@ class ServiceCluster:
         return False
 
     def nodes(self) -> list[str]:
-        """Return the names of its nodes."""
         return [node["name"] for node in self._client.get(self._at("nodes"))["nodes"]]
 
     def put_nodes(self, nodes: Sequence[NodeManifests]) -> list[Sent]:

@@ -72,7 +72,6 @@ class WatchedObject:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """Return the manifest."""
         found: dict[str, Any] = orjson.loads(self.text)
         return found
 
@@ -190,7 +189,6 @@ class InformerStore:
             return self._seen.get(key)
 
     def keys(self) -> set[Key]:
-        """Return the keys of all objects."""
         with self._condition:
             return set(self._seen)
 

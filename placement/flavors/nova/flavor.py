@@ -139,7 +139,6 @@ def given(texts: Mapping[str, str], key: str) -> str | None:
 
 
 def is_uefi(image: ImageProperties) -> bool:
-    """Return whether the image boots with UEFI."""
     return image.get(FIRMWARE_KEY) == "uefi"
 
 
