@@ -353,7 +353,7 @@ class ResourceClasses:
 
         def work(transaction: Transaction) -> None:
             entry = _known(transaction, tables.resource_classes, name)
-            if is_standard_class(name):
+            if not os_resource_classes.is_custom(name):
                 raise BadRequest(f"Cannot update standard resource class {name}")
             if new == name:
                 return
@@ -370,18 +370,13 @@ class ResourceClasses:
 
         def work(transaction: Transaction) -> None:
             entry = _known(transaction, tables.resource_classes, name)
-            if is_standard_class(name):
+            if not os_resource_classes.is_custom(name):
                 raise BadRequest(f"{prefix}standard resource class {name}.")
             if not names.delete_class(transaction, entry.id):
                 raise Conflict(f"{prefix}resource class {name}. Class is in use in inventory.")
             transaction.record(Action.DELETE, TargetKind.RESOURCE_CLASS, name)
 
         run_in_transaction(self._database, work)
-
-
-def is_standard_class(name: str) -> bool:
-    """Return whether the class is one that every service knows."""
-    return not os_resource_classes.is_custom(name)
 
 
 def _known(connection: Executor, table: Any, name: str) -> KnownName:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import os_resource_classes
+
 from placement.flavors.nova.flavor import (
     FIRMWARE_KEY,
     STATELESS_FIRMWARE_KEY,
@@ -105,13 +107,7 @@ DISK_GB = "DISK_GB"
 MEM_ENCRYPTION_CONTEXT = "MEM_ENCRYPTION_CONTEXT"
 CUSTOM_PREFIX = "CUSTOM_"
 
-STANDARD_CLASSES = frozenset().union(
-    (VCPU, PCPU, MEMORY_MB, DISK_GB, MEM_ENCRYPTION_CONTEXT, "IPV4_ADDRESS"),
-    ("NUMA_SOCKET", "NUMA_CORE", "NUMA_THREAD", "NUMA_MEMORY_MB"),
-    ("PCI_DEVICE", "SRIOV_NET_VF", "VGPU", "VGPU_DISPLAY_HEAD", "PGPU", "FPGA"),
-    ("NET_BW_EGR_KILOBIT_PER_SEC", "NET_BW_IGR_KILOBIT_PER_SEC", "NET_PACKET_RATE_KILOPACKET_PER_SEC"),
-    ("NET_PACKET_RATE_EGR_KILOPACKET_PER_SEC", "NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC"),
-)
+STANDARD_CLASSES = frozenset(os_resource_classes.STANDARDS)
 
 # `,` and `:` separate the entries of a query value: such a name would ask for something else.
 _CUSTOM = re.compile(r"CUSTOM_[^,:]*")

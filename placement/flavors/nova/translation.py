@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from urllib.parse import urlencode
 
+from placement.common.microversions import Feature
 from placement.engine.domain.groups import CandidateQuery, RequestGroup, SplitRule
 from placement.flavors.nova import cpu_plan
 from placement.flavors.nova.cpu_plan import DEDICATED, PINNED, CpuPlan, plan_cpus
@@ -181,16 +182,6 @@ def asked_groups(demand: Demand, cpus: CpuShare) -> dict[str, FlavorGroup]:
 
 _PLAIN_NUMBER = re.compile(r"[1-9][0-9]*")
 
-# Minor versions of the Placement API, by the feature that came with them.
-_RESOURCES = 10
-_LIMIT = 16
-_REQUIRED = 17
-_FORBIDDEN = 22
-_GRANULAR = 25
-_TEXT_SUFFIXES = 33
-_ROOT_REQUIRED = 35
-_SAME_SUBTREE = 36
-
 
 def query_string(request: Request, limit: int | None) -> str:
     """Return the form-encoded query: pairs sorted as text, entries of each value sorted as text.
@@ -220,16 +211,16 @@ def minimum_microversion(request: Request, limit: int | None) -> str:
     groups = request.groups.values()
     suffixes = [suffix for suffix in request.groups if suffix != BASE]
     features = (
-        (_RESOURCES, True),
-        (_LIMIT, limit is not None),
-        (_REQUIRED, any(group.required for group in groups)),
-        (_FORBIDDEN, any(group.forbidden for group in groups)),
-        (_GRANULAR, bool(suffixes) or request.group_policy is not None),
-        (_TEXT_SUFFIXES, not all(map(_PLAIN_NUMBER.fullmatch, suffixes))),
-        (_ROOT_REQUIRED, bool(request.root_required)),
-        (_SAME_SUBTREE, bool(request.same_subtree)),
+        (Feature.CANDIDATES, True),
+        (Feature.CANDIDATES_LIMIT, limit is not None),
+        (Feature.CANDIDATES_TRAITS, any(group.required for group in groups)),
+        (Feature.FORBIDDEN_TRAITS, any(group.forbidden for group in groups)),
+        (Feature.GRANULAR_GROUPS, bool(suffixes) or request.group_policy is not None),
+        (Feature.STRING_SUFFIXES, not all(map(_PLAIN_NUMBER.fullmatch, suffixes))),
+        (Feature.ROOT_REQUIRED, bool(request.root_required)),
+        (Feature.SAME_SUBTREE, bool(request.same_subtree)),
     )
-    return f"1.{max(minor for minor, used in features if used)}"
+    return str(max(feature.value for feature, used in features if used))
 
 
 # What a flavor asks of core trees: each guest cell's memory of one provider, dedicated CPUs from below it.
