@@ -30,9 +30,7 @@ from placement.pods.cache import ClusterCache
 from placement.pods.clusters import Clusters, NodeImports
 from placement.pods.extender import Binders, Extender
 from placement.pods.preemption import Preemption
-from placement.pods.reservation_ends import ReservationEnds
-from placement.pods.reservations import Reservations
-from placement.pods.service import Pods
+from placement.pods.service import Pods, Reservations
 from placement.pods.translation import PodTranslation
 from placement.pods.views import ClosedNodes, Finder, HostViews
 from placement.pods.writer import PodWriter
@@ -197,9 +195,8 @@ class UseCases:
         attributes = AttributeRegistry(database)
         self.cluster_cache = ClusterCache(database)
         writer = PodWriter(database, attributes, self.cluster_cache)
-        ends = ReservationEnds(database, self.cluster_cache, writer)
-        self.pods = Pods(database, self.cluster_cache, writer, ends)
-        self.reservations = Reservations(database, self.cluster_cache, writer, self.pods, ends)
+        self.pods = Pods(database, self.cluster_cache, writer)
+        self.reservations = Reservations(database, self.cluster_cache, writer, self.pods)
         self.pod_translation = PodTranslation(database, self.cluster_cache)
         self.nodes = NodeImports(database, self.cluster_cache.loader, writer, resource_prefixes)
         self.clusters = Clusters(database, self.nodes)

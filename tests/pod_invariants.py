@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from placement.pods.cache import ClusterCache
+from placement.pods.cache import ClusterCache, NodeLoader, facts_of
 from placement.pods.host import foreign_cpus
 from placement.pods.node_info import NodeInfo
-from placement.pods.node_loading import NodeLoader, facts_of, stored_accounts
+from placement.pods.rows import stored_accounts
 from placement.pods.views import view_of
 from placement.providers.statements.clusters import found
 from placement.server import checks
@@ -46,7 +46,7 @@ def check(
 def check_accounts(database: Database, state: NodeInfo, *, exact: bool) -> None:
     """What is stored is what follows from the pods: nothing lost, nothing left over."""
     with database.snapshot() as connection:
-        stored = stored_accounts(connection, state)
+        stored = stored_accounts(connection, [state])[state.root_id]
     found = list(disagreements(state.identity, stored, state.accounts))
     assert not found, found
     if exact:

@@ -11,8 +11,9 @@ import pytest
 
 from placement.app import build
 from placement.engine.domain.request_scope import utcnow
-from placement.pods import gangs, reservation_ends
+from placement.pods import gangs
 from placement.pods.placing import PlaceChoice
+from placement.pods.scheduler import PodScheduler
 from placement.pods.service import Pods
 from placement.providers.statements import clusters, providers
 from placement.server.binders import KubeconfigBinders
@@ -333,7 +334,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, other: Callable[[], object]) -> list[object]:
     """Have another writer come once, between the look that finds waiting over and the lock; its calls."""
-    real, calls = reservation_ends.give_up, list[object]()
+    real, calls = PodScheduler._give_up, list[object]()
 
     def give_up(*arguments: Any) -> None:
         if not calls:
@@ -341,7 +342,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, other: Callable[[], object]) -> l
             other()
         real(*arguments)
 
-    monkeypatch.setattr(reservation_ends, "give_up", give_up)
+    monkeypatch.setattr(PodScheduler, "_give_up", give_up)
     return calls
 
 

@@ -17,13 +17,13 @@ HTTP = (
 )  # fmt: skip
 # A use case with the only statements of its kind has them beside it.
 SQL = (
-    "storage/**", "migrate/*", "*/statements/*",
+    "storage/**", "migrate/*", "*/statements/*", "*/statements.py",
     "audit/service.py", "planning/consumers.py", "pods/views.py", "server/checks.py",
     "server/online_migrations.py",
 )  # fmt: skip
 COLUMNS = (
     "engine/forest/*", "engine/scoring/*", "engine/search/**", "planning/room.py",
-    "pods/column_*.py", "pods/columns.py", "pods/cycle.py", "pods/explanation.py", "pods/ranking.py",
+    "pods/column_*.py", "pods/columns.py", "pods/cycle.py", "pods/ranking.py",
     "pods/rules/*", "pods/snapshot.py",
 )  # fmt: skip
 

@@ -6,10 +6,9 @@ import pytest
 import sqlalchemy as sa
 from flask import Flask
 
-from placement.pods import clusters
+from placement.pods import clusters, statements
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.koordinator.settings import SETTINGS
-from placement.pods.statements import pods
 from placement.storage import tables
 from placement.storage.database import Database
 from tests.client import Client, detail
@@ -166,15 +165,15 @@ def test_what_the_database_refuses_for_good_is_not_tried_for_long(
     assert api.claim({other: {"VCPU": 1}}, UID).status_code == 204
     with database.write() as transaction:
         (node_id,) = transaction.execute(sa.select(tables.nodes.c.id)).scalars()
-        pods.own(transaction, {(node_id, cpu): (UID, "") for cpu in range(16)})
+        statements.own(transaction, {(node_id, cpu): (UID, "") for cpu in range(16)})
     written = []
-    own = pods.own
+    own = statements.own
 
     def counted(transaction, given) -> None:
         written.append(given)
         own(transaction, given)
 
-    monkeypatch.setattr(pods, "own", counted)
+    monkeypatch.setattr(statements, "own", counted)
     answer = api.put(f"{PODS}/web", pod_manifest("4"))
     assert answer.status_code == 409, answer.text
     assert "inventories that differ from the imported node" in detail(answer)

@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from flask import Flask
 
 from placement.engine.domain.errors import NotFound
-from placement.pods import reservation_ends
+from placement.pods import gangs
 from placement.pods.cache import ClusterSnapshot
-from placement.pods.reservation_ends import ReservationEnds
+from placement.pods.reading import PodDocument
 from placement.pods.scheduler import PodScheduler
 from placement.pods.service import Precondition
 from placement.pods.writer import PodWriter
@@ -97,7 +97,8 @@ def test_a_change_elsewhere_does_not_speak_against_the_node(
         seen: ClusterSnapshot = look(name)
         looks.append(seen)
         if len(looks) == 1:
-            use_cases.pods.put("edge", "default", "noise", pod_manifest(cpu="1", qos="LS", node="n1"))
+            noise = pod_manifest(cpu="1", qos="LS", node="n1")
+            use_cases.pods.place("edge", PodDocument.named("edge", "default", "noise", noise))
         return seen
 
     monkeypatch.setattr(use_cases.cluster_cache, "view", view)
@@ -268,17 +269,17 @@ def test_what_has_expired_is_released_though_its_node_changes_meanwhile(
     assert cluster.put(f"{PODS}/noise", pod_manifest("1", qos="LS", node="n1")).status_code == 201
     body = reservation("kept", template=pod_manifest("14", nodeName="n1"))
     assert cluster.put(f"{CLUSTER}/reservations/kept", body).status_code == 201
-    now = reservation_ends.utcnow
-    monkeypatch.setattr(reservation_ends, "utcnow", lambda: now() + datetime.timedelta(hours=25))
-    real = ReservationEnds._release
+    now = gangs.utcnow
+    monkeypatch.setattr(gangs, "utcnow", lambda: now() + datetime.timedelta(hours=25))
+    real = PodScheduler._release
     once = iter([lambda: cluster.delete(f"{PODS}/noise")])
 
-    def release(self: ReservationEnds, view: ClusterSnapshot) -> None:
+    def release(self: PodScheduler, view: ClusterSnapshot) -> None:
         for each in once:
             assert each().status_code == 204
         real(self, view)
 
-    monkeypatch.setattr(ReservationEnds, "_release", release)
+    monkeypatch.setattr(PodScheduler, "_release", release)
     assert cluster.put(f"{PODS}/web", on("n1")).json["node"] == "n1"
     assert cluster.get(f"{CLUSTER}/reservations/kept").json["phase"] == "Failed"
 

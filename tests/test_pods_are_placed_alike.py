@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from placement.app import build
 from placement.engine.domain import request_scope
 from placement.engine.domain.request_scope import utcnow
-from placement.pods.statements import pods
-from placement.pods.statements.pods import PodInsert
+from placement.pods import statements
+from placement.pods.statements import PodInsert
 from placement.storage import tables
 from placement.storage.backends.backend import Stamped
 from placement.storage.database import Database
@@ -38,7 +38,7 @@ class Service:
         self.application = build(self.database, compatible())
         self.api = Client(self.application.test_client())
         self.sent: list[tuple[PodInsert, bool]] = []
-        place, self._at_once = pods.place_at_once, at_once
+        place, self._at_once = statements.place_at_once, at_once
 
         def noted(database: Database, arrival: PodInsert, now: Any) -> Stamped | None:
             written = place(database, arrival, now) if at_once else None
@@ -55,7 +55,7 @@ class Service:
     def put(self, name: str, **given: Any) -> int:
         """The status of placing a pod; what is known of the nodes is what is stored, whatever it is."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(pods, "place_at_once", self.place)
+            patch.setattr(statements, "place_at_once", self.place)
             status = self.api.put(f"{PODS}/{name}", pod_manifest(**given)).status_code
         fresh = check(self.database, "edge")
         check_image(fresh, self.application.extensions["placement_use_cases"].cluster_cache, "edge")
@@ -172,7 +172,7 @@ def test_what_cannot_be_is_not_done_at_all(services: tuple[Service, Service]):
     before = {table.name: service.rows(table) for table in tables.metadata.sorted_tables}
     # What can be comes last.
     for what in reversed(changes):
-        written = pods.place_at_once(service.database, replace(second, **changes[what]), utcnow())
+        written = statements.place_at_once(service.database, replace(second, **changes[what]), utcnow())
         assert (written is not None) == (what == "nothing"), what
         after = {table.name: service.rows(table) for table in tables.metadata.sorted_tables}
         assert (after == before) == (what != "nothing"), what
@@ -197,7 +197,7 @@ def test_who_has_little_time_left_has_a_pod_written_in_one_round_trip_too(servic
     sent: list[str] = []
     sa.event.listen(service.database.engine, "before_cursor_execute", lambda *given: sent.append(given[2]))
     with request_scope.within(10):
-        assert pods.place_at_once(service.database, arrival, utcnow()) is not None
+        assert statements.place_at_once(service.database, arrival, utcnow()) is not None
     (statement,) = (each for each in sent if "EXECUTE placement_pod_arrival" in each)
     assert "SET LOCAL lock_timeout" in statement
     # The next one on this connection is bound as usual.
@@ -211,4 +211,4 @@ def test_who_has_little_time_left_waits_no_longer_for_others(services: tuple[Ser
         other.execute(sa.select(tables.providers.c.id).with_for_update())
         # Were it this process that gives up, nobody would know whether the pod is written.
         with request_scope.within(0.5), pytest.raises(TryAgain):
-            pods.place_at_once(service.database, arrival, utcnow())
+            statements.place_at_once(service.database, arrival, utcnow())

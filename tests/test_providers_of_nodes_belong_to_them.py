@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from flask import Flask
 
-from placement.pods.statements import nodes
+from placement.pods import statements
 from placement.storage.database import Database
 from tests.client import Client, detail
 from tests.kubernetes import ROWS, node_manifests, pod_manifest
@@ -82,7 +82,7 @@ def test_what_is_used_of_it_is_no_use_of_the_node(cluster: Client, application: 
     (state,) = cluster_cache.view("edge").nodes.values()
     assert not state.others
     with database.write() as transaction:
-        locked = nodes.lock_with_use(transaction, [state.root_id], state.cluster_id, None)
+        locked = statements.lock_with_use(transaction, [state.root_id], state.cluster_id, None)
     (held,) = locked.values()
     assert held.used == state.due
     check(database, "edge")

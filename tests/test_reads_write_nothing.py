@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from placement.pods import reservation_ends
+from placement.pods import gangs
 from placement.storage.database import Database
 from tests.client import Client
 from tests.described_service import KNOWN, TOKEN, described_service
@@ -26,8 +26,8 @@ WRITES = ("write", "single_write")
 def test_no_route_writes_for_a_get(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with described_service(tmp_path) as application:
         api = Client(application.test_client(), token=TOKEN)
-        now = reservation_ends.utcnow
-        monkeypatch.setattr(reservation_ends, "utcnow", lambda: now() + datetime.timedelta(days=30))
+        now = gangs.utcnow
+        monkeypatch.setattr(gangs, "utcnow", lambda: now() + datetime.timedelta(days=30))
         routes = [
             path for path, methods in api.get("/openapi.json").json["paths"].items() if "get" in methods
         ]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from placement.pods.explanation import in_plain_words
+from placement.pods.cycle import in_plain_words
 from tests.api_server_http import write_kubeconfig
 from tests.kubernetes import node_manifests, pod_manifest
 

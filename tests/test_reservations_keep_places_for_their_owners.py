@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from placement.pods import placing, reservation_ends
+from placement.pods import gangs, placing
 from tests.client import Client
 from tests.kubernetes import CLUSTER, add_nodes, cluster_of, pod_manifest
 from tests.reservations import AFFINITY, ALLOCATED, IGNORED, WEB, reservation
@@ -98,7 +98,7 @@ def test_what_nobody_used_is_released_when_the_time_is_over(cluster: Client, mon
     place(cluster, "web", "4", labels=WEB)
     place(cluster, "stranger", "4", expect=409)
     later = datetime.timedelta(minutes=91)
-    for module in (reservation_ends, placing):
+    for module in (gangs, placing):
         now = module.utcnow
         monkeypatch.setattr(module, "utcnow", lambda now=now: now() + later)
     preview = cluster.post(f"{CLUSTER}/pods/preview", pod_manifest("4")).json
@@ -152,8 +152,8 @@ def test_all_that_expired_ends_at_once_and_nothing_else(cluster: Client, monkeyp
     add_nodes(cluster, "n2")
     for name in ("a", "b", "c"):
         reserve(cluster, name, cpu="8", ttl="1h" if name < "c" else "0")
-    now = reservation_ends.utcnow
-    monkeypatch.setattr(reservation_ends, "utcnow", lambda: now() + datetime.timedelta(hours=2))
+    now = gangs.utcnow
+    monkeypatch.setattr(gangs, "utcnow", lambda: now() + datetime.timedelta(hours=2))
     listed = cluster.get(f"{CLUSTER}/reservations").json["reservations"]
     assert [(each["phase"], each["remarks"]) for each in listed[:2]] == [("Failed", ["expired"])] * 2
     assert listed[2]["phase"] == "Available"

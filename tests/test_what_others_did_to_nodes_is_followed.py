@@ -10,10 +10,9 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
-from placement.pods.cache import ClusterCache, ClusterSnapshot
+from placement.pods.cache import ClusterCache, ClusterSnapshot, NodeLoader
 from placement.pods.host import Place
 from placement.pods.node_info import NodeInfo
-from placement.pods.node_loading import NodeLoader
 from placement.storage import tables
 from placement.storage.database import Database
 from tests.client import Client

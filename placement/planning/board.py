@@ -19,12 +19,12 @@ from placement.engine.search.query import ForestQuery
 from placement.engine.search.simulation import Draws, SearchedForest
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.cycle import Ranked, ShapeRanking
-from placement.pods.documents import PodDocument
 from placement.pods.host import Place
 from placement.pods.model import PodSpec, RecordedPod
 from placement.pods.node_info import NodeInfo
 from placement.pods.placing import placed
 from placement.pods.ranking import RuledRanking
+from placement.pods.reading import PodDocument
 from placement.pods.rules.rule import Fit
 from placement.pods.snapshot import NodeColumns
 
@@ -388,7 +388,7 @@ class PodWish:
     ) -> None:
         self._is_one = is_one
         self._columns, self._roots = cluster.columns, roots
-        self._placed = cluster.placed if cluster.has_affinity or incoming.rules else None
+        self._placed = cluster.placed if cluster.has_affinity or incoming.rules.say_anything else None
         self._ranking, self._incoming, self._document = ranking, incoming, document
         consumer = document.consumer if self._placed else ""
         self.key: Hashable = ("pod", cluster.facts.id, ranking.shape, consumer)
@@ -460,14 +460,14 @@ class PodWish:
         totals = board.nodes[root].totals
         return {
             name: lacking
-            for name, amount in self._incoming.amounts.items()
+            for name, amount in self._incoming.request.amounts.items()
             if (lacking := amount - totals.allocatable.get(name, 0) + totals.requested.get(name, 0)) > 0
         }
 
     def freed(self, board: MoveSimulation, consumer: PlacedConsumer) -> Amounts:
         """Return what a pod requests; a consumer that is no pod may hold anything."""
         if consumer.pod is None:
-            return dict.fromkeys(self._incoming.amounts, _ANYTHING)
+            return dict.fromkeys(self._incoming.request.amounts, _ANYTHING)
         return dict(consumer.pod.requests)
 
 

@@ -26,11 +26,10 @@ from placement.engine.search.simulation import Draws, SearchedForest
 from placement.planning.board import PlacedConsumer, PodWish, QueryWish, Spot, sums_of
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.cycle import ShapeRanking
-from placement.pods.documents import PodDocument
 from placement.pods.koordinator import annotations as keys
-from placement.pods.reading import import_pod
+from placement.pods.reading import PodDocument, import_pod
 from placement.pods.rules.rule import PodShape
-from placement.pods.statements.pods import RESERVED
+from placement.pods.statements import RESERVED
 from placement.providers.statements.names import SHARING_TRAIT
 from placement.providers.view import View
 from placement.storage import tables

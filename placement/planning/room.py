@@ -31,7 +31,8 @@ from placement.engine.search.capacity.capacity import (
     together,
 )
 from placement.engine.search.query import ForestQuery
-from placement.pods.cache import ClusterSnapshot
+from placement.pods import statements
+from placement.pods.cache import ClusterSnapshot, NodeLoader, canonical_report
 from placement.pods.columns import (
     VAST,
     Asked,
@@ -44,21 +45,18 @@ from placement.pods.columns import (
     thinning,
 )
 from placement.pods.cycle import Ranked, ShapeRanking
-from placement.pods.documents import PodDocument
 from placement.pods.host import HOST
 from placement.pods.koordinator import annotations as keys
-from placement.pods.model import HostIdentity, PodRequest, PodSpec
+from placement.pods.model import NO_REQUEST, HostIdentity, PodRequest, PodSpec
 from placement.pods.node_info import NodeInfo, NodeTemplate
-from placement.pods.node_loading import NodeLoader
 from placement.pods.placing import best_place, placed
 from placement.pods.ranking import RuledRanking
-from placement.pods.reading import import_pod
+from placement.pods.reading import PodDocument, import_pod
 from placement.pods.rules import RULES, SELECTION
 from placement.pods.rules.amounts import amplified_cpu, host_amounts
 from placement.pods.rules.between_pods import PlacedPods, keep_off
 from placement.pods.rules.rule import Fit, PodShape, may_pass
 from placement.pods.snapshot import NodeColumns
-from placement.pods.statements import nodes as node_rows
 from placement.providers.view import View
 from placement.storage.database import Database
 
@@ -204,14 +202,14 @@ def _without_pods(database: Database, loader: NodeLoader, node: NodeInfo) -> Nod
     if not (imported.kubelet_pods or imported.reported_pods):
         return node.template
     with database.read() as connection:
-        found = node_rows.manifests(connection, [node.id]).get(node.id)
+        found = statements.node_manifests(connection, [node.id]).get(node.id)
     if found is None:
         return None
     manifest, topology = found
     report = None if topology is None else orjson.loads(topology)
     if report:
         (report["metadata"].get("annotations") or {}).pop(keys.POD_CPU_ALLOCS, None)
-    return loader.template(node.settings.profile, manifest, report)
+    return loader.template(node.settings.profile, manifest, canonical_report(report))
 
 
 def _empty(node: NodeInfo, template: NodeTemplate, number: int) -> NodeInfo:
@@ -248,9 +246,9 @@ def _empty(node: NodeInfo, template: NodeTemplate, number: int) -> NodeInfo:
 _MOST = 2**40
 
 
-def _asked(table: NodeTable, request: PodRequest | None) -> Iterator[Asked]:
+def _asked(table: NodeTable, request: PodRequest) -> Iterator[Asked]:
     yield from host_amounts(table, request)
-    if request is None:
+    if request is NO_REQUEST:
         return
     yield amplified_cpu(table, request)
     # CPUs for pods placed in turn: the sibling of a CPU of one pod may go to the next pod.
@@ -269,9 +267,9 @@ def _times(asked: Asked) -> Amounts:
     return np.minimum(times, _MOST)
 
 
-def _is_plain(table: NodeTable, request: PodRequest | None) -> Mask:
+def _is_plain(table: NodeTable, request: PodRequest) -> Mask:
     """Return the mask of nodes where only amounts of the host as a whole decide."""
-    if request is None:
+    if request is NO_REQUEST:
         return np.ones(len(table), np.bool_)
     if request.designated is not None or request.burst_limit is not None:
         return np.zeros(len(table), np.bool_)

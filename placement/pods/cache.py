@@ -1,28 +1,344 @@
 """The image that a process has of clusters: every node with its pods, brought up to date before each use.
 
-One statement asks what changed; a node is read again if any of its providers was stamped. The image is
-advice: what is decided on it is only carried out if the node is still unchanged (PodWriter).
+Nodes are read from rows: manifests, pods, inventories, and what other consumers hold. One statement asks what
+changed; a node is read again if any of its providers was stamped. The image is advice: what is decided on it
+is only carried out if the node is still unchanged (PodWriter).
 """
 
 from __future__ import annotations
 
 import gc
-from collections import Counter
+import json
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, NamedTuple
 
+import orjson
+
+from placement.allocations.kubernetes_resources import host_class
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import Unavailable
-from placement.pods.node_info import NodeInfo
-from placement.pods.node_loading import ClusterFacts, NodeLoader, facts_of
+from placement.engine.numa.host import HostTotals
+from placement.pods import statements
+from placement.pods.host import HOST, Place, offers_of
+from placement.pods.koordinator.host_cpus import ANONYMOUS, anonymous_node, anonymous_report
+from placement.pods.koordinator.node import import_node
+from placement.pods.koordinator.settings import scheduler_settings
+from placement.pods.manifests.affinity import NO_AFFINITY
+from placement.pods.manifests.selection import NodeAttributes, read_attributes
+from placement.pods.model import HostIdentity, RecordedPod, SchedulerSettings
+from placement.pods.node_info import (
+    NodeInfo,
+    NodeTemplate,
+    NodeTemplates,
+    holders,
+)
+from placement.pods.rows import labelled, lacks_labels, record_of, rescued
 from placement.pods.rules.between_pods import PlacedPods
-from placement.pods.snapshot import NodeColumns
-from placement.providers.statements.clusters import find, unknown
+from placement.pods.snapshot import NodeColumns, NodeIndex
+from placement.providers.statements.clusters import Cluster, find, unknown
 from placement.storage.backends.backend import Stamped
-from placement.storage.database import Database
+from placement.storage.database import Database, Executor
 from placement.storage.feed import FeedBatch, Follower
+from placement.storage.records import HostRecord, NodeParts, NodeRow
+
+# What nodes as a whole have left, by their inventories and by the holders on them.
+
+
+Left = tuple[Mapping[str, int], HostTotals]
+
+
+def capacity_left(
+    template: NodeTemplate,
+    records: Sequence[HostRecord],
+    pods: Sequence[RecordedPod],
+    others: Mapping[Place, int],
+    known: dict[tuple[object, ...], Left],
+) -> Left:
+    """Return the unheld units of each class, and the totals for the score; both only to be read.
+
+    Like nodes without holders share an entry of `known`.
+    """
+    key: tuple[object, ...] | None = None
+    if not (pods or others):
+        key = (template, *((record.class_name, record.capacity, record.used) for record in records))
+        if key in known:
+            return known[key]
+    unused: dict[str, int] = {}
+    allocatable: dict[str, int] = {}
+    requested: dict[str, int] = defaultdict(int)
+    for record in records:
+        unused[record.class_name] = record.capacity - record.used
+        resource = template.imported.resource_names.get(record.class_name)
+        if resource is not None:
+            unit = host_class(resource).unit
+            allocatable[resource] = record.capacity * unit
+            if held := others.get(Place(HOST, record.class_name)):
+                requested[resource] += held * unit
+    for pod in pods:
+        for resource, amount in pod.requests.items():
+            if amount:
+                requested[resource] += amount
+    left = unused, HostTotals(allocatable, dict(requested))
+    if key is not None:
+        known[key] = left
+    return left
+
+
+# Stored NodeResourceTopologies; the topologies of like nodes are read once.
+
+
+# This many different ones are kept. Where nodes differ more than that, each is read by itself.
+_KEPT = 64
+
+
+class CanonicalReport(NamedTuple):
+    """A topology, or None, reduced to what an import depends on; topologies of like nodes have equal keys."""
+
+    document: Mapping[str, Any] | None
+    key: bytes
+
+
+def canonical_report(nrt: Mapping[str, Any] | None) -> CanonicalReport:
+    """Return the canonical form of a NodeResourceTopology that can be imported."""
+    document = None if nrt is None else anonymous_report(nrt)
+    return CanonicalReport(document, canonical(document))
+
+
+def canonical(document: Mapping[str, Any] | None) -> bytes:
+    """Return bytes that are equal for equal documents."""
+    return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+
+
+class TopologyTexts:
+    """A reader of stored topologies, some kilobytes each, reduced to what imports depend on.
+
+    Two topologies share what was read only if their texts differ in nothing but `metadata.name`, on which no
+    result depends. Whether the name stands there is checked by reading another name in its place: a zone may
+    have the same name. A text that names its node nowhere, or elsewhere first, is read by itself.
+    """
+
+    def __init__(self) -> None:
+        # By the texts before and after the name.
+        self._known: dict[tuple[str, str], CanonicalReport] = {}
+
+    def read(self, text: str | None, name: str) -> CanonicalReport:
+        """Return the topology of the node of that name; it was imported before, so it can be read."""
+        if text is None:
+            return canonical_report(None)
+        naming, other = (f'"name": {json.dumps(each)}' for each in (name, f"not {name}"))
+        head, found, tail = text.partition(naming)
+        known = self._known.get((head, tail)) if found else None
+        if known is not None:
+            return known
+        report = canonical_report(orjson.loads(text))
+        metadata = orjson.loads(f"{head}{other}{tail}").get("metadata") if found else None
+        if isinstance(metadata, dict) and metadata.get("name") == f"not {name}":
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            self._known[head, tail] = report
+        return report
+
+
+_AT_ONCE = 500
+# No cluster has it: templates carry no name.
+_CLUSTER = "c"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """The properties of a cluster that decide how its pods are scheduled."""
+
+    id: int
+    name: str
+    settings: SchedulerSettings
+
+
+def facts_of(cluster: Cluster) -> ClusterFacts:
+    """Return the facts of a stored cluster."""
+    return ClusterFacts(cluster.id, cluster.name, scheduler_settings(cluster.settings))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDescription:
+    """A description of a node by its manifests, beside its rows; a NodeInfo has one, too."""
+
+    identity: HostIdentity
+    attributes: NodeAttributes
+    template: NodeTemplate
+
+
+class NodeLoader:
+    """A loader of the nodes of clusters that keeps what it has read from manifests."""
+
+    def __init__(self) -> None:
+        self._templates = NodeTemplates()
+
+    def load(
+        self,
+        connection: Executor,
+        cluster: ClusterFacts,
+        roots: Collection[int] | None = None,
+        known: Mapping[int, NodeInfo] | None = None,
+        given: Mapping[int, NodeDescription] | None = None,
+    ) -> dict[int, NodeInfo]:
+        """Return the nodes with these host providers, or all nodes, by the id of the host provider.
+
+        `known` are former states: manifests that did not change are not read again; manifests of `given` are
+        not read at all. All reads of the connection should see one state of the database; certain hosts are
+        one read, plus reads of what is not known of them. Raises ManifestError for manifests that cannot be
+        read with the present settings.
+        """
+        if roots is None:
+            parts = statements.all_parts(connection, cluster.id)
+        else:
+            parts = statements.parts(connection, cluster.id, roots)
+        descriptions = self._descriptions(connection, cluster, parts.nodes, known or {}, given or {})
+        recorded: dict[int, list[RecordedPod]] = defaultdict(list)
+        stated = statements.said(connection, [pod.id for pod in parts.pods if lacks_labels(pod)])
+        for pod in parts.pods:
+            read = record_of(pod) or rescued(connection, cluster.id, cluster.settings, pod)
+            recorded[pod.root_id].append(labelled(read, *stated[pod.id]) if pod.id in stated else read)
+        return self._states(cluster, parts, descriptions, recorded, known or {})
+
+    def renewed(
+        self, cluster: ClusterFacts, parts: NodeParts, known: Mapping[int, NodeInfo]
+    ) -> dict[int, NodeInfo]:
+        """Return the nodes of these parts, by the id of the host provider, as `load` would return them.
+
+        Nodes that need more reads are left out: `known`, the former states, lack what their manifests say, or
+        the row of a pod is incomplete.
+        """
+        descriptions: dict[int, NodeDescription | NodeInfo] = {}
+        for row in parts.nodes:
+            described = _still_described(cluster, row, known.get(row.root_id))
+            if described is not None:
+                descriptions[row.root_id] = described
+        recorded: dict[int, list[RecordedPod]] = defaultdict(list)
+        for pod in parts.pods:
+            read = record_of(pod, with_labels=True)
+            if read is None:
+                descriptions.pop(pod.root_id, None)
+            else:
+                recorded[pod.root_id].append(read)
+        return self._states(cluster, parts, descriptions, recorded, known)
+
+    def _states(
+        self,
+        cluster: ClusterFacts,
+        parts: NodeParts,
+        descriptions: Mapping[int, NodeDescription | NodeInfo],
+        recorded: Mapping[int, Sequence[RecordedPod]],
+        known: Mapping[int, NodeInfo],
+    ) -> dict[int, NodeInfo]:
+        """Return the nodes that have descriptions; `known` are former states."""
+        records: dict[int, list[HostRecord]] = defaultdict(list)
+        for record in parts.records:
+            records[record.root_id].append(record)
+        others: dict[int, dict[Place, int]] = {}
+        names = {row.root_id: row.name for row in parts.nodes} if parts.others else {}
+        for use in parts.others:
+            if use.root_id in names:
+                path = HostIdentity(cluster.name, names[use.root_id], "").path(use.provider_name)
+                others.setdefault(use.root_id, {})[Place(path, use.class_name)] = use.amount
+        left: dict[tuple[object, ...], Left] = {}
+        states = {}
+        for row in parts.nodes:
+            description = descriptions.get(row.root_id)
+            if description is None:
+                continue
+            imported, offers = description.template.imported, description.template.offers
+            present, reserved = list[RecordedPod](), list[RecordedPod]()
+            for pod in recorded.get(row.root_id, ()):
+                (present if pod.keeps is None else reserved).append(pod)
+            unused, totals = capacity_left(
+                description.template,
+                records.get(row.root_id, ()),
+                holders(imported, offers, tuple(present), reserved) if reserved else present,
+                others.get(row.root_id, {}),
+                left,
+            )
+            state = NodeInfo(
+                **row._asdict(),
+                cluster_id=cluster.id,
+                identity=description.identity,
+                attributes=description.attributes,
+                template=description.template,
+                settings=cluster.settings,
+                pods=tuple(present),
+                reservations=tuple(reserved),
+                others=others.get(row.root_id, {}),
+                unused=unused,
+                totals=totals,
+                templates=self._templates,
+            )
+            former = known.get(row.root_id)
+            states[row.root_id] = state if former is None else state.counted_on(former)
+        return states
+
+    def _descriptions(
+        self,
+        connection: Executor,
+        cluster: ClusterFacts,
+        rows: Sequence[NodeRow],
+        known: Mapping[int, NodeInfo],
+        given: Mapping[int, NodeDescription],
+    ) -> dict[int, NodeDescription | NodeInfo]:
+        descriptions: dict[int, NodeDescription | NodeInfo] = {**given}
+        unknown = []
+        for row in rows:
+            if row.root_id in given:
+                continue
+            described = _still_described(cluster, row, known.get(row.root_id))
+            if described is None:
+                unknown.append(row)
+            else:
+                descriptions[row.root_id] = described
+        topologies = TopologyTexts()
+        for start in range(0, len(unknown), _AT_ONCE):
+            batch = unknown[start : start + _AT_ONCE]
+            manifests = statements.node_manifests(connection, [row.id for row in batch])
+            for row in batch:
+                node, text = manifests[row.id]
+                report = topologies.read(text, row.name)
+                descriptions[row.root_id] = self.description(cluster, row.name, node, report)
+        return descriptions
+
+    def description(
+        self, cluster: ClusterFacts, name: str, node: Mapping[str, Any], report: CanonicalReport
+    ) -> NodeDescription:
+        """Return what the manifests of a node, imported before, say. Raises ManifestError."""
+        template = self.template(cluster.settings.profile, node, report)
+        return NodeDescription(identity_of(cluster, name, node), read_attributes(node), template)
+
+    def template(self, profile: str, node: Mapping[str, Any], report: CanonicalReport) -> NodeTemplate:
+        """Return the template that all nodes with like manifests share. Raises ManifestError."""
+        reduced = anonymous_node(node)
+
+        def read() -> NodeTemplate:
+            imported = import_node(_CLUSTER, reduced, report.document, profile)
+            return NodeTemplate(imported, offers_of(imported, f"{_CLUSTER}/{ANONYMOUS}"))
+
+        return self._templates.of((profile.encode(), canonical(reduced), report.key), read)
+
+
+def _still_described(cluster: ClusterFacts, row: NodeRow, former: NodeInfo | None) -> NodeInfo | None:
+    """Return a former state, if it was read of these manifests under these settings."""
+    if former is None or former.settings != cluster.settings:
+        return None
+    return former if (former.id, former.imported_at) == (row.id, row.imported_at) else None
+
+
+def identity_of(cluster: ClusterFacts, name: str, node: Mapping[str, Any]) -> HostIdentity:
+    """Return the identity of the machine behind a node that was imported before."""
+    return HostIdentity(cluster.name, name, node["metadata"].get("uid") or name)
+
+
+# Clusters that were asked for, as they are now.
+
 
 # The clusters asked for last are kept, as many as have at most this number of nodes together.
 _MOST_NODES = 50_000
@@ -54,7 +370,7 @@ class ClusterSnapshot:
     @cached_property
     def nodes(self) -> Mapping[int, NodeInfo]:
         """Return the nodes by the id of their host provider."""
-        return self.columns.by_root
+        return NodeIndex(self.columns.order.by_root, self.columns.nodes)
 
     @cached_property
     def by_name(self) -> Mapping[str, NodeInfo]:
@@ -71,11 +387,12 @@ class ClusterSnapshot:
         """Return the snapshot with fresh nodes in place of the nodes at `roots`, without names in `gone`."""
         reserved, waiting, has_affinity = dict[int, NodeInfo](), dict[int, NodeInfo](), self.has_affinity
         for root_id, node in fresh.items():
-            has_affinity = has_affinity or bool(node.with_affinity)
             if node.reservations:
                 reserved[root_id] = node
-            if node.waiting:
-                waiting[root_id] = node
+            for pod in node.pods:
+                has_affinity = has_affinity or pod.affinity is not NO_AFFINITY
+                if pod.membership is not None and pod.membership.waits_until is not None:
+                    waiting[root_id] = node
         return replace(
             self,
             columns=self.columns.updated(fresh.values(), gone),
@@ -94,11 +411,12 @@ class _Image:
     def replace(self, roots: Iterable[int], fresh: Mapping[int, NodeInfo]) -> None:
         """Replace the nodes at these host providers by the fresh ones; nodes without a fresh one are gone."""
         nodes = self.view.nodes
-        before = [nodes[root_id] for root_id in roots if root_id in nodes]
-        left, gone = set[int](), set[str]()
-        for state in before:
-            left.add(state.root_id)
-            gone.add(state.name)
+        before, left, gone = list[NodeInfo](), set[int](), set[str]()
+        for root_id in roots:
+            if root_id in nodes:
+                before.append(nodes[root_id])
+                left.add(root_id)
+                gone.add(nodes[root_id].name)
         for state in fresh.values():
             gone.discard(state.name)
         # A thread that looks meanwhile finds every pod that stays and every pod in the view.
@@ -210,13 +528,14 @@ class ClusterCache(Follower):
         """Drop clusters that changed; read nodes with changed providers again. Raises Unavailable."""
         for id_ in look.clusters:
             self._drop(id_)
-        rows = {(row.id, row.revision): row for row in look.changed if row.cluster_id in self._images}
-        stale: dict[int, set[int]] = {}
-        for key, row in rows.items():
-            root_id = row.root_id or row.id
-            if key not in self._seen and (root_id, row.revision) not in self._written:
-                assert row.cluster_id is not None
-                stale.setdefault(row.cluster_id, set()).add(root_id)
+        seen, stale = set[tuple[int, int]](), dict[int, set[int]]()
+        for row in look.changed:
+            if row.cluster_id is not None and row.cluster_id in self._images:
+                seen.add((row.id, row.revision))
+                root_id = row.root_id or row.id
+                is_known = (row.id, row.revision) in self._seen or (root_id, row.revision) in self._written
+                if not is_known:
+                    stale.setdefault(row.cluster_id, set()).add(root_id)
         for image in self._images.values():
             gone = image.view.nodes.keys() & set(look.deleted)
             if gone:
@@ -239,7 +558,7 @@ class ClusterCache(Follower):
             if known_image is not None and generation > known_image.view.rules_generation:
                 known_image.view = replace(known_image.view, rules_generation=generation)
         # This look has brought what was written before it.
-        self._seen, self._written = set(rows), set()
+        self._seen, self._written = seen, set()
         return True
 
     def _load(self, name: str) -> _Image:

@@ -12,6 +12,8 @@ from placement.common.manifest import ManifestError, shown
 from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import BadRequest, Conflict, PlacementError
 from placement.engine.domain.identifiers import portions
+from placement.pods import statements
+from placement.pods.cache import NodeLoader, canonical_report, facts_of
 from placement.pods.koordinator.node import import_like, import_node, with_admitted
 from placement.pods.koordinator.settings import SETTINGS, node_labels, scheduler_settings
 from placement.pods.node_importing import (
@@ -23,10 +25,7 @@ from placement.pods.node_importing import (
     withdraw,
 )
 from placement.pods.node_info import NodeInfo, NodeTemplate
-from placement.pods.node_loading import NodeLoader, facts_of
-from placement.pods.reservation_ends import records_after, without_expired
-from placement.pods.statements import nodes as node_rows
-from placement.pods.views import NodeView, view_of
+from placement.pods.views import NodeView, records_after, view_of, without_expired
 from placement.pods.writer import NodeChanged, PodAttributes, PodWriter
 from placement.providers.statements import clusters, contents, providers
 from placement.providers.statements import names as catalog
@@ -189,7 +188,7 @@ class NodeImports:
                 node = clusters.find_node(transaction, cluster.id, node_name)
                 if node is None:
                     raise unknown_node(name, node_name)
-                node_rows.lock(transaction, [node.provider_id])
+                statements.lock_hosts(transaction, [node.provider_id])
                 state = self.state(transaction, cluster, node)
                 withdraw(transaction, self._writer, state, f"Node {node_name}")
                 host = {"resource_provider": state.root_uuid}
@@ -206,9 +205,9 @@ class NodeImports:
         the nodes that cannot be read or refuse the change, NodeChanged, Unavailable.
         """
         cluster, before = found(transaction, former.name), facts_of(former)
-        rows = sorted(node_rows.nodes(transaction, cluster.id), key=lambda row: row.root_id)
+        rows = sorted(statements.nodes(transaction, cluster.id), key=lambda row: row.root_id)
         for some in portions(rows, _AT_ONCE):
-            node_rows.lock(transaction, [row.root_id for row in some])
+            statements.lock_hosts(transaction, [row.root_id for row in some])
         reading = _Reading(self._loader, cluster, many=True)
         importing = NodeImporting(
             transaction, cluster, self._loader, self._writer, attributes, cuts=False, former=before
@@ -271,7 +270,7 @@ class _Reading:
         labels, imported = node_labels(settings), None
         if self._many:
             try:
-                template = self._loader.template(settings["profile"], node, topology)
+                template = self._loader.template(settings["profile"], node, canonical_report(topology))
             except (ManifestError, AttributeError, TypeError):
                 pass  # The manifests are malformed; reading them as a whole finds out what is wrong.
             else:

@@ -37,7 +37,7 @@ from placement.pods.columns import (
     requested,
     stays_on_one,
 )
-from placement.pods.model import PodRequest, SchedulerSettings
+from placement.pods.model import NO_REQUEST, PodRequest, SchedulerSettings
 from placement.pods.rules.numa import AVOIDED
 
 _CPU = "cpu"
@@ -50,9 +50,9 @@ AmountOf = Callable[[str], Amounts]
 """An amount of a resource per node."""
 
 
-def highest_scores(table: NodeTable, request: PodRequest | None, scoring: Order) -> Amounts:
+def highest_scores(table: NodeTable, request: PodRequest, scoring: Order) -> Amounts:
     """Return the highest score that a pod can have on each node, if it fits there."""
-    if request is None:
+    if request is NO_REQUEST:
         return np.zeros(len(table), np.int64)
     if request.designated is not None:
         return np.full(len(table), scoring.max_score, np.int64)
@@ -214,13 +214,13 @@ class _Asking:
 _STEPS = {ExclusiveLevel.NUMA_NODE_LEVEL: (0, STEPPED_DOWN)}
 
 
-def least_missed(table: NodeTable, request: PodRequest | None, settings: SchedulerSettings) -> Amounts:
+def least_missed(table: NodeTable, request: PodRequest, settings: SchedulerSettings) -> Amounts:
     """Return what a pod misses on each node at least: CPUs are counted, not chosen.
 
     Source: koordinator.md, "Isolation".
     """
     missed: Amounts = np.zeros(len(table), np.int64)
-    if request is None or not request.bound or not settings.follows_design:
+    if not request.bound or not settings.follows_design:
         return missed
     for preference in {kind.bind.preference(request) for kind in table.kinds}:
         steps: Amounts = np.full(len(table), MISSED, np.int64)

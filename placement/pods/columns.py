@@ -25,7 +25,7 @@ from placement.engine.numa.host import (
     host_cpu_requested,
     numa_used,
 )
-from placement.pods.host import Host, HostBinding
+from placement.pods.host import Host, HostBinding, demand_on
 from placement.pods.manifests.selection import Taint
 from placement.pods.model import PodRequest
 from placement.pods.node_info import NodeInfo
@@ -170,7 +170,7 @@ def thinning(request: PodRequest, kind: HostKind) -> BindPolicy | None:
 
     Return None if the pod is not bound there.
     """
-    cpus = kind.bind.demand(request)
+    cpus = demand_on(kind.bind, request).cpus
     if cpus is None:
         return None
     return cpus.bind if cpus.strict else BindPolicy.NONE

@@ -8,6 +8,7 @@ of one shape, so that an unchanged node answers as before.
 from __future__ import annotations
 
 import heapq
+import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,14 +17,28 @@ from typing import NamedTuple
 import numpy as np
 
 from placement.allocations.kubernetes_resources import host_class
-from placement.engine.domain.explanation import ConditionKind, Obstacle
-from placement.engine.forest.arrays import Amounts, Mask, Rows
+from placement.engine.domain.explanation import (
+    MOST_MISSES,
+    Condition,
+    ConditionKind,
+    CountedUnit,
+    Explanation,
+    Miss,
+    Obstacle,
+    Reason,
+    Shortage,
+    Stage,
+    first_empty,
+)
+from placement.engine.forest.arrays import Amounts, Mask, Rows, Shares
 from placement.engine.numa.allocator import NO_RESERVATIONS, PREFIX, HostReservations, Reservation
-from placement.engine.numa.cpus import mask_of
+from placement.engine.numa.cpus import format_cpu_list, mask_of
 from placement.engine.numa.host import Refusal
 from placement.engine.scoring.rule import BEST
 from placement.pods.column_score import highest_scores, least_missed
 from placement.pods.host import counted_holding
+from placement.pods.manifests.pod import quantities
+from placement.pods.manifests.selection import untolerated
 from placement.pods.model import RecordedPod
 from placement.pods.node_info import NodeInfo
 from placement.pods.rules import HOST, RULES, SELECTION
@@ -44,11 +59,6 @@ class FilterResult(NamedTuple):
     answer: Fit | Refusal
     score: int = 0
     missed: int = 0
-
-    @property
-    def fits(self) -> bool:
-        """Return whether the pod can go there."""
-        return isinstance(self.answer, Fit)
 
 
 def judged(rules: Iterable[Rule], node: NodeInfo, pod: IncomingPod) -> FilterResult:
@@ -102,7 +112,7 @@ class ReservationLooks:
         self._request = shape.request
         self._pod = shape.incoming()
         self._selecting, self._of_host = concerned(SELECTION, self._pod), concerned(HOST, self._pod)
-        self._looks: dict[int, dict[tuple[frozenset[str], bool], ReservationMatch]] = {}
+        self.looks: dict[int, dict[tuple[frozenset[str], bool], ReservationMatch]] = {}
         self._opened: tuple[NodeColumns, NodeColumns] | None = None
 
     def look(self, node: NodeInfo, matched: Sequence[Kept], *, required: bool) -> ReservationMatch:
@@ -110,7 +120,7 @@ class ReservationLooks:
 
         `required`: the pod must use one. It can use a reservation if the host as a whole has enough with it.
         """
-        known = self._looks.setdefault(node.serial, {})
+        known = self.looks.setdefault(node.serial, {})
         key = frozenset(kept.held.consumer for kept in matched), required
         found = known.get(key)
         if found is None:
@@ -130,12 +140,6 @@ class ReservationLooks:
             self._opened = columns, made
         return made
 
-    def trim(self, columns: NodeColumns, most: int) -> None:
-        """Forget the former states of nodes, if more than `most` are remembered."""
-        if len(self._looks) > most:
-            known = self._looks
-            self._looks = {node.serial: known[node.serial] for node in columns.nodes if node.serial in known}
-
     def _looked(self, node: NodeInfo, matched: Sequence[Kept], required: bool) -> ReservationMatch:
         for rule in self._selecting:
             refusal = rule.refuse(node, self._pod)
@@ -150,9 +154,7 @@ class ReservationLooks:
         return ReservationMatch(FilterResult(replace(found[0], reasons=tuple(reasons))))
 
     def _lacks(self, node: NodeInfo, kept: Kept) -> Refusal | None:
-        request = self._request
-        amounts = {} if request is None else request.amounts
-        bound = request is not None and node.host.bind.binds(request)
+        amounts, bound = self._request.amounts, node.host.bind.binds(self._request)
         short = [
             name
             for name in sorted(amounts.keys() & kept.held.requests.keys())
@@ -188,7 +190,7 @@ class ReservationLooks:
         """
         assert kept.held.keeps is not None
         held = kept.held.requests
-        asked = {} if self._request is None else self._request.amounts
+        asked = self._request.amounts
         shares = []
         for resource in asked.keys() & held.keys():
             used = held[resource] - kept.left.requests.get(resource, 0) + asked[resource]
@@ -331,11 +333,12 @@ class ShapeRanking:
         """Forget the former states of nodes of the cluster, once there are many."""
         count = len(columns.nodes)
         most = count + count // 4 + _CHANGES_KEPT
-        self.on_reservations.trim(columns, most)
+        if len(looks := self.on_reservations.looks) > most:
+            kept = {node.serial: looks[node.serial] for node in columns.nodes if node.serial in looks}
+            self.on_reservations.looks = kept
         if len(self._results) > most:
             known = self._results
-            request = self.shape.request
-            if request is not None and request.ignores_reservations:
+            if self.shape.request.ignores_reservations:
                 seen: Iterable[NodeInfo] = (node.opened(node.reserving) for node in columns.nodes)
             else:
                 seen = columns.nodes
@@ -368,11 +371,13 @@ class ShapeRanking:
         figures, refusals = list[tuple[bool, int, int]](), dict[str, Refusal]()
         for node in columns.nodes.at(rows.tolist()):
             result = self._results.get(node.serial) or self.look(node)
+            fits = not isinstance(result.answer, Refusal)
             if isinstance(result.answer, Refusal):
                 refusals[node.name] = result.answer
-            figures.append((result.fits, result.missed, result.score))
-        fits, missed, scores = np.array(figures, np.int64).reshape(-1, 3).T
-        return Estimates(columns.order, columns.nodes.marks, fits.astype(np.bool_), missed, scores), refusals
+            figures.append((fits, result.missed, result.score))
+        fitting, missed, scores = np.array(figures, np.int64).reshape(-1, 3).T
+        marks = columns.nodes.marks
+        return Estimates(columns.order, marks, fitting.astype(np.bool_), missed, scores), refusals
 
     def _estimated(self, columns: NodeColumns) -> Estimates:
         """Return the estimates for these nodes; only nodes that changed since the last call are estimated."""
@@ -424,3 +429,95 @@ class ShapeRankings:
                 del self._kept[next(iter(self._kept))]
         ranking.trim(columns)
         return ranking
+
+
+# Why a pod fits nowhere: the stages of the filter in order, and the nearest nodes.
+
+
+# Reasons in plain words.
+
+
+_UNALIGNED = "Unaligned NUMA Hint cause "
+_HINT = re.compile(r"([^ ,]+) prefer \[[01 ]*\] among \[([01 ]*)\]")
+
+
+def in_plain_words(reason: str) -> str:
+    """Return the reason, followed by what it means if it needs that."""
+    if not reason.startswith(_UNALIGNED):
+        return reason
+    places = "; ".join(f"{resource} fits on {_places(masks)}" for resource, masks in _HINT.findall(reason))
+    return f"{reason} ({places}; the NUMA policy of the pod or of the node admits none of that)"
+
+
+def _places(masks: str) -> str:
+    """Return words for sets of NUMA nodes, given as binary numbers with NUMA node 0 as their last digit."""
+    sets = [[numa for numa, digit in enumerate(reversed(mask)) if digit == "1"] for mask in masks.split()]
+    return " or ".join(f"NUMA node{'s' * (len(ids) > 1)} {'+'.join(map(str, ids))}" for ids in sets)
+
+
+_AS_IMPORTED = Obstacle(ConditionKind.INVENTORIES)
+"""The obstacle of nodes that the write refused, not a rule."""
+
+
+def explain_pod(shape: PodShape, columns: NodeColumns, refusals: Mapping[str, Refusal]) -> Explanation:
+    """Explain the refusals of a pod by some of these nodes, by name; the pod fits on the others.
+
+    Each node counts as refused at the obstacle of its refusal, and as passing the stages before.
+    """
+    failed: dict[Obstacle, list[int]] = {}
+    for row, name in sorted((columns.row_of(name), name) for name in refusals):
+        failed.setdefault(refusals[name].obstacle, []).append(row)
+    pod = shape.incoming()
+    stated = {obstacle: each for rule in RULES for obstacle, each in rule.conditions(pod, failed)}
+    if _AS_IMPORTED in failed:
+        stated[_AS_IMPORTED] = Condition(_AS_IMPORTED.kind, "inventories as they were imported")
+    stages, came = list[Stage](), len(columns.nodes)
+    for obstacle, condition in stated.items():
+        passed = came - len(failed.get(obstacle, ()))
+        stages.append(Stage(condition, CountedUnit.NODES, came, passed, passed))
+        came = passed
+    explained = tuple(stages)
+    empty = first_empty(explained)
+    if empty is None:
+        return Explanation(explained)
+    obstacle, condition = list(stated.items())[empty]
+    misses, names = list[Miss](), dict[str, str]()
+    for node, shortages in _nearest(pod, columns, failed.get(obstacle, []), obstacle):
+        unwanted = condition.forbidden
+        if condition.kind is ConditionKind.TAINTS:
+            tolerated = shape.selection.tolerations
+            unwanted = tuple(map(str, untolerated(node.attributes.taints, tolerated)))
+        lacking = tuple(name for any_of in condition.required for name in any_of)
+        words = (*map(in_plain_words, refusals[node.name].reasons), *_kept_on(node))
+        misses.append(Miss(node.root_uuid, shortages, lacking=lacking, unwanted=unwanted, words=words))
+        names[node.root_uuid] = node.provider_name
+    return Explanation(explained, tuple(misses), names=names)
+
+
+def _nearest(
+    pod: IncomingPod, columns: NodeColumns, rows: Sequence[int], obstacle: Obstacle
+) -> Iterator[tuple[NodeInfo, tuple[Shortage, ...]]]:
+    """Yield the nodes in these rows that lack least, and the amounts that they lack."""
+    table = columns.table.rows(np.array(rows, np.intp))
+    asked = [each for rule in RULES for each in rule.asked(obstacle.kind, table, pod)]
+    gaps: Shares = np.sum([each.gap for each in asked], axis=0) if asked else np.zeros(len(rows))
+    for at in np.argsort(gaps, kind="stable")[:MOST_MISSES].tolist():
+        node = columns.nodes[rows[at]]
+        yield (
+            node,
+            tuple(
+                Shortage(Reason.AMOUNT, (), node.root_uuid, each.resource_class, wanted, free, wanted - free)
+                for each in asked
+                if (wanted := each.wanted_units(at)) > (free := each.free_units(at))
+            ),
+        )
+
+
+def _kept_on(node: NodeInfo) -> Iterator[str]:
+    """Yield what reservations keep on the node from the pod that was refused."""
+    for each in node.reservations_left:
+        cpus = f"CPUs {format_cpu_list(each.holding.cpus)}" if each.holding.cpus else ""
+        amounts = (f"{name} {amount}" for name, amount in quantities(each.requests).items())
+        kept = ", ".join(filter(None, (cpus, *amounts)))
+        if kept:
+            yield f"reservation {each.name} keeps {kept}"

@@ -18,12 +18,12 @@ from placement.engine.domain.explanation import ConditionKind
 from placement.engine.domain.request_scope import utcnow
 from placement.engine.numa.host import Refusal, RefusalClass
 from placement.pods.clusters import Clusters
-from placement.pods.documents import PodDocument
-from placement.pods.explanation import in_plain_words
+from placement.pods.cycle import in_plain_words
 from placement.pods.gangs import GivenUpGangs
 from placement.pods.manifests.affinity import without_unknown_namespaces
 from placement.pods.model import RecordedPod
 from placement.pods.preemption import ENOUGH_NODES, Preemption, Victims
+from placement.pods.reading import PodDocument
 from placement.pods.rows import PodAnswer
 from placement.pods.scheduler import PlacementResult
 from placement.pods.service import ClaimedElsewhere, Pods, Precondition
@@ -237,7 +237,7 @@ class Extender:
             self._given_up.note(cluster, gang, member)
             refused = self._refused_of_gang(cluster, gang) if fitting else {}
             if refused or not fitting:
-                self._pods.release_gang(cluster, gang)
+                self._pods.release_waiting(cluster, gang)
                 self._given_up.set(cluster, gang, has_given_up=True)
             if refused:
                 if member.uid not in refused:

@@ -2,6 +2,8 @@
 
 A member that waits has its place like any pod; it is only not bound yet. Nothing runs by the clock: a request
 that places a pod, or asks where one fits, ends waiting in time, for all waiting members of a gang at once.
+Reservations end in the same way: a request that places a pod or a reservation first releases what has
+expired; requests that only read leave it out and write nothing.
 """
 
 from __future__ import annotations
@@ -12,14 +14,47 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from placement.common.gang import Gang, Membership, gang_of
 from placement.engine.domain.errors import Conflict
 from placement.engine.domain.request_scope import utcnow
-from placement.pods.documents import PodDocument
+from placement.pods.model import RecordedPod
 from placement.pods.node_info import NodeInfo
+from placement.pods.reading import PodDocument
 from placement.pods.snapshot import NodeColumns
-from placement.pods.writer import Waiting
+
+AVAILABLE, SUCCEEDED, FAILED = "Available", "Succeeded", "Failed"
+"""The phases of a reservation: on its node, used by its only owner, expired."""
+EXPIRED = "expired"
+
+
+class Ending(NamedTuple):
+    """A reservation that ends: on which host provider it is, its phase from now on, and why."""
+
+    reservation: RecordedPod
+    root_id: int
+    phase: str
+    remark: str
+
+
+class Waiting(NamedTuple):
+    """A pod that waits for its gang, and its node."""
+
+    pod: RecordedPod
+    node: NodeInfo
+
+
+def used_up(used: RecordedPod, state: NodeInfo, document: PodDocument) -> Ending | None:
+    """Return how a reservation on a node ends that a pod uses; None if other pods may use it, too."""
+    if used.keeps is None or not used.keeps.allocate_once:
+        return None
+    return Ending(used, state.root_id, SUCCEEDED, used_by(document.full_name, document.uid))
+
+
+def used_by(full_name: str, uid: str) -> str:
+    """Return the remark on a reservation that one pod has used up."""
+    return f"used by pod {full_name}, uid {uid}"
 
 
 class GangWaits(Conflict):
@@ -96,6 +131,21 @@ def overdue(nodes: Mapping[int, NodeInfo]) -> list[Waiting]:
         for pod in node.waiting
         if pod.membership and pod.membership.waits_until and pod.membership.waits_until <= now
     ]
+
+
+def due_on(nodes: Mapping[int, NodeInfo]) -> list[Ending]:
+    """Return the reservations on nodes, by host provider, that have expired by now."""
+    return [
+        Ending(each, root_id, FAILED, EXPIRED)
+        for root_id, node in nodes.items()
+        for each in node.reservations
+        if has_expired(each)
+    ]
+
+
+def has_expired(reservation: RecordedPod) -> bool:
+    """Return whether a reservation has expired by now."""
+    return reservation.keeps is not None and reservation.keeps.is_over(utcnow())
 
 
 def gang_to_place(document: PodDocument) -> Gang | None:

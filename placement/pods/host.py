@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -15,7 +15,7 @@ from placement.common.pod_identity import canonical_uid
 from placement.engine.domain.explanation import ConditionKind, Obstacle
 from placement.engine.domain.inventories import Inventory
 from placement.engine.numa.alignment import Alignment
-from placement.engine.numa.cpus import CpuSet, layout_of, mask_of
+from placement.engine.numa.cpus import CpuSet, SharedPool, format_cpu_list, layout_of, mask_of, shared_pools
 from placement.engine.numa.host import (
     BindPolicy,
     CpuDemand,
@@ -40,7 +40,9 @@ from placement.pods.model import (
     HostPolicies,
     KubeletPod,
     NodeImport,
+    NumaTopologySpec,
     PodRequest,
+    QosClass,
     RecordedPod,
     SchedulerSettings,
 )
@@ -99,17 +101,6 @@ class HostBinding(NamedTuple):
             if exclusive is ExclusiveLevel.PCPU_LEVEL:
                 exclusive = ExclusiveLevel.NONE
         return CpuPreference(bind, exclusive)
-
-    def demand(self, request: PodRequest) -> CpuDemand | None:
-        """Return the CPUs that a pod asks for; None if it gets none of its own.
-
-        Source: koordinator.md, "Strict bind policy".
-        """
-        if not self.binds(request):
-            return None
-        preferred, exclusive = self.preference(request)
-        bind, strict = pod_bind_policy(self.policy, self.required(request), preferred)
-        return CpuDemand(request.need, BindPolicy(bind), strict, exclusive, request.group)
 
     def is_avoided(self, request: PodRequest) -> bool:
         """Return whether a pod goes to such hosts last: it prefers to spread, but only whole cores are given.
@@ -437,22 +428,28 @@ def counted_holding(holding: Holding, offers: NodeOffers) -> Holding:
 POLICIES_DIFFER = "node(s) NUMA Topology policy not match"
 
 
-def demand_on(host: Host, request: PodRequest) -> PodDemand:
-    """Return what a pod asks of a host (koordinator.md, "Bound pods", "Strict bind policy")."""
-    return PodDemand(request.amounts, host.bind.demand(request))
+@lru_cache(maxsize=4096)
+def demand_on(bind: HostBinding, request: PodRequest) -> PodDemand:
+    """Return what a pod asks of hosts with a bind policy; no CPUs if it gets none of its own there.
 
-
-def alignment_on(host: Host, request: PodRequest) -> Alignment:
-    """Return how a pod is aligned on a host. Raises PodRefused if their NUMA policies differ.
-
-    Source: koordinator.md, "Effective policy", "NUMA exclusivity".
+    Source: koordinator.md, "Bound pods", "Strict bind policy".
     """
-    return Alignment(
-        merged_numa_policy(host.numa_policy, request.numa.policy),
-        request.numa.effective_exclusivity,
-        host.numa_scoring,
-        host.favours_idle,
-    )
+    if not bind.binds(request):
+        return PodDemand(request.amounts)
+    preferred, exclusive = bind.preference(request)
+    policy, strict = pod_bind_policy(bind.policy, bind.required(request), preferred)
+    cpus = CpuDemand(request.need, BindPolicy(policy), strict, exclusive, request.group)
+    return PodDemand(request.amounts, cpus)
+
+
+@lru_cache(maxsize=4096)
+def alignment_on(host: NumaPolicy, pod: NumaTopologySpec, scoring: Strategy, favours_idle: bool) -> Alignment:
+    """Return how a pod is aligned on hosts with that NUMA policy, which compare NUMA nodes in that way.
+
+    Raises PodRefused if the policies differ. Source: koordinator.md, "Effective policy", "NUMA exclusivity".
+    """
+    policy = merged_numa_policy(host, pod.policy)
+    return Alignment(policy, pod.effective_exclusivity, scoring, favours_idle)
 
 
 def merged_numa_policy(host: NumaPolicy, pod: NumaPolicy) -> NumaPolicy:
@@ -473,7 +470,7 @@ def remarks_on(host: Host, request: PodRequest) -> Iterator[str]:
 
     Source: koordinator.md, "Hardware", "Warnings and remarks".
     """
-    cpus, state, ratio = host.bind.demand(request), host.state, float(host.state.cpu_ratio)
+    cpus, state, ratio = demand_on(host.bind, request).cpus, host.state, float(host.state.cpu_ratio)
     if cpus is not None:
         if not request.bound:
             policy = host.bind.policy
@@ -500,3 +497,112 @@ def remarks_on(host: Host, request: PodRequest) -> Iterator[str]:
             yield f"{gives_way}: the pod stays on one NUMA node"
         if len(state.capacity) == 1:
             yield "the host has one NUMA node: aligned pods are not accounted for there"
+
+
+# The shared pools of a host, computed from what is recorded there, and the CPUs on which each pod runs.
+
+
+_CPU_RESOURCES = {"cpu", "kubernetes.io/batch-cpu"}
+
+
+class HostPools(NamedTuple):
+    """A pair of pool lists, where LS pods and where BE pods run, by socket and NUMA node."""
+
+    ls: tuple[SharedPool, ...]
+    be: tuple[SharedPool, ...]
+
+
+def known_cpus(node: NodeImport, pod: RecordedPod) -> CpuSet:
+    """Return the CPUs of a pod's list that the node has; a node without cpu-topology may have any CPU."""
+    return pod.holding.cpus & node.topology.cpus if node.topology.rows else pod.holding.cpus
+
+
+def own_cpus(node: NodeImport, pods: Iterable[RecordedPod], pod: RecordedPod) -> CpuSet:
+    """Return the CPUs of a pod's list that the node has and that no pod recorded before it holds.
+
+    A pod that is not among `pods` comes last.
+    Source: koordinator.md, "Recovery from pods".
+    """
+    cpus = known_cpus(node, pod)
+    for other in pods:
+        if other.consumer == pod.consumer:
+            break
+        cpus -= other.holding.cpus
+    return cpus
+
+
+def pod_cpus(
+    node: NodeImport, pods: Iterable[RecordedPod], pod: RecordedPod, pools: Callable[[], HostPools]
+) -> CpuSet | None:
+    """Return the CPUs on which the containers of a recorded pod run; None if its own are not known.
+
+    `pools` is called only for a pod without CPUs of its own.
+    Source: koordinator.md, "CPU lists of containers".
+    """
+    if pod.unreadable:
+        return None
+    if pod.holding.cpus:
+        return own_cpus(node, pods, pod) or None
+    pinned = (entry.cpus for entry in node.kubelet_pods if canonical_uid(entry.uid) == pod.uid)
+    own = next(pinned, frozenset[int]())
+    if own:
+        return own
+    qos = QosClass(pod.treated_as or pod.qos)
+    if is_pinned_unseen(node, pod):
+        return None
+    if qos.uses_system_cpus and node.system:
+        return node.system
+    aligned = [numa for numa, given in pod.holding.amounts.items() if given.keys() & _CPU_RESOURCES]
+    stays_in = pod.pools or aligned
+    usable = pools().be if qos.is_best_effort else pools().ls
+    chosen = (pool.cpus for pool in usable if not stays_in or pool.numa in stays_in)
+    return frozenset[int]().union(*chosen)
+
+
+def is_pinned_unseen(node: NodeImport, pod: RecordedPod) -> bool:
+    """Return whether kubelet pinned a pod to CPUs that the node does not report.
+
+    Such a pod has no class by label, and kubelet's static policy treats it as LSR. The node agent leaves its
+    containers alone. Source: koordinator.md, "CPU lists of containers".
+    """
+    if pod.holding.cpus or pod.qos or not node.kubelet.is_static or not QosClass(pod.treated_as).owns_cpus:
+        return False
+    return not any(canonical_uid(entry.uid) == pod.uid for entry in node.kubelet_pods)
+
+
+def report_differences(node: NodeImport, pods: Iterable[RecordedPod], computed: HostPools) -> Iterator[str]:
+    """Yield where the node agent reports CPUs of pods other than recorded, or pools other than computed.
+
+    Source: koordinator.md, "Reported pods", "Reported pools".
+    """
+    recorded = {pod.uid: pod for pod in pods}
+    for report in node.reported_pods:
+        known = recorded.get(canonical_uid(report.uid))
+        holder, reported = f"{report.namespace}/{report.name}", format_cpu_list(report.cpus)
+        if known is None:
+            yield f"CPUs {reported} are reported for pod {holder}, which is not recorded here"
+        elif known.holding.cpus != report.cpus:
+            held = format_cpu_list(known.holding.cpus) or "none"
+            yield f"CPUs {reported} are reported for pod {holder}, recorded are {held}"
+    for kind, shown, pools in (("LS", node.ls_pools, computed.ls), ("BE", node.be_pools, computed.be)):
+        by_numa = {pool.numa: pool.cpus for pool in pools}
+        for pool in shown:
+            cpus = by_numa.get(pool.numa, frozenset())
+            if cpus != pool.cpus:
+                which = f"the {kind} pool of NUMA node {pool.numa}"
+                reported, found = format_cpu_list(pool.cpus) or "none", format_cpu_list(cpus) or "none"
+                yield f"{which} is reported with CPUs {reported}, computed are {found}"
+
+
+def host_pools(node: NodeImport, ledger: HostLedger, foreign: CpuSet) -> HostPools:
+    """Return the pools of a node. CPUs of LSR pods are shared with BE pods, CPUs of LSE pods with no pod.
+
+    `foreign` are the CPUs of cores that consumers beside pods hold, which are shared with no pod.
+    Source: koordinator.md, "Pools".
+    """
+    pinned: CpuSet = frozenset[int]().union(*(pod.cpus for pod in node.kubelet_pods))
+    bound: CpuSet = frozenset[int]().union(*(holding.cpus for holding in ledger.holdings.values()))
+    return HostPools(
+        ls=shared_pools(node.topology, pinned | foreign | bound, node.withheld),
+        be=shared_pools(node.topology, pinned | foreign | ledger.unlendable_cpus(), node.withheld),
+    )

@@ -332,8 +332,8 @@ class PodRequest:
     of one NUMA node has to cover. `group`: pods of the same one never share a core, or a NUMA node.
     """
 
-    amounts: Amounts
-    need: int
+    amounts: Amounts = field(default_factory=dict)
+    need: int = 0
     bound: bool = False
     required_bind: BindPolicy = BindPolicy.NONE
     preferred_bind: BindPolicy = BindPolicy.NONE
@@ -358,6 +358,10 @@ class PodRequest:
     def milli_cpus(self) -> int:
         """Return the requested millicores."""
         return self.amounts.get("cpu", 0)
+
+
+NO_REQUEST = PodRequest()
+"""The request of every pod that requests nothing: neither its CPUs nor NUMA nodes matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,20 +401,15 @@ class ReadPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodSpec(ReadPod):
-    """A pod that looks for a node. `request` is None if it requests nothing at all.
+    """A pod that looks for a node.
 
     `spec` is its resource-spec as written. With a `reservation_affinity` it must use a reservation.
     """
 
-    request: PodRequest | None
+    request: PodRequest
     spec: ResourceSpec
     selection: NodeSelection
     reservation_affinity: ReservationAffinity | None
-
-    @property
-    def amounts(self) -> Amounts:
-        """Return what it requests of its host as a whole."""
-        return {} if self.request is None else self.request.amounts
 
 
 # Reservations, and pods on nodes.
@@ -533,28 +532,20 @@ def pool_class(treated_as: str, qos: str, holding: Holding) -> str:
     return "" if holding.cpus or treated_as == qos else str(treated_as)
 
 
-@dataclass(frozen=True, slots=True)
-class PodRecord:
-    """A record for a pod: nothing, its holding, or findings about its `unreadable` resource-status.
-
-    While there are any, no other pod may be bound on its host: its CPUs could be handed out a second time.
-    """
-
-    holding: Holding | None = None
-    unreadable: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningPod(ReadPod):
-    """A pod that is on a host, or was: what it requests of the host as a whole, and what to record for it.
+    """A pod that is on a host, or was: what it requests of the host as a whole, and what it holds there.
 
-    `phase` is as reported; a pod that has ended, or has no host yet, requests nothing. `has_status`: it has a
-    resource-status, `pools` are the NUMA nodes of the shared pools in it. `warnings` has the admission rules
-    it breaks, which does not make it run any less. Rules and gang that cannot be read have no effect.
+    `holding` is empty if its resource-status is `unreadable`. While there are findings about that, no other
+    pod may be bound on its host: its CPUs could be handed out a second time. `phase` is as reported; a pod
+    that has ended, or has no host yet, requests nothing. `has_status`: it has a resource-status, `pools` are
+    the NUMA nodes of the shared pools in it. `warnings` has the admission rules it breaks, which does not
+    make it run any less. Rules and gang that cannot be read have no effect.
     """
 
     phase: str
     requests: Amounts
-    record: PodRecord
+    holding: Holding
+    unreadable: tuple[str, ...]
     has_status: bool
     pools: tuple[int, ...]

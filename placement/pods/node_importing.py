@@ -14,6 +14,15 @@ from placement.common.manifest import ManifestError
 from placement.common.pod_identity import consumer_of
 from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import Conflict, PlacementError, Unavailable
+from placement.pods import statements
+from placement.pods.cache import (
+    ClusterFacts,
+    NodeDescription,
+    NodeLoader,
+    canonical_report,
+    facts_of,
+    identity_of,
+)
 from placement.pods.host import NodeOffers
 from placement.pods.model import NodeImport
 from placement.pods.node_info import (
@@ -26,17 +35,7 @@ from placement.pods.node_info import (
     holders,
     reported_pods,
 )
-from placement.pods.node_loading import (
-    ClusterFacts,
-    NodeDescription,
-    NodeLoader,
-    all_stored_accounts,
-    canonical_report,
-    facts_of,
-    identity_of,
-    stored_accounts,
-)
-from placement.pods.statements import nodes as node_rows
+from placement.pods.rows import stored_accounts
 from placement.pods.writer import NodeChange, PodAttributes, PodWriter
 from placement.providers.statements import clusters, contents, names, providers
 from placement.providers.statements.clusters import Cluster, NewNode, Node
@@ -177,7 +176,7 @@ class NodeImporting:
         roots = [node.provider_id for _, node in stored]
         if not roots:
             return
-        node_rows.lock(transaction, roots)
+        statements.lock_hosts(transaction, roots)
         try:
             states = self.loader.load(transaction, former, roots)
         except ManifestError:
@@ -197,7 +196,7 @@ class NodeImporting:
     def _settle(self, nodes: Mapping[int, Importing]) -> None:
         """Find out what each consumer holds now, and what it should hold afterwards."""
         states = [each.state for each in nodes.values() if each.state is not None]
-        stored = all_stored_accounts(self.transaction, states)
+        stored = stored_accounts(self.transaction, states)
         for each in nodes.values():
             if each.state is not None:
                 each.before = stored[each.state.root_id]
@@ -206,7 +205,9 @@ class NodeImporting:
             kept = () if state is None else state.reservations
             others = {} if state is None else state.others
             reported = reported_pods(self.cluster.name, template.imported, recorded)
-            known_holders = holders(template.imported, template.offers, recorded, kept)
+            known_holders = (*recorded, *kept)
+            if kept:
+                known_holders = holders(template.imported, template.offers, recorded, kept)
             each.after = counted(template.offers, known_holders, others).accounts(reported)
 
     # -- writing ------------------------------------------------------------------------------------
@@ -293,7 +294,9 @@ class NodeImporting:
         bearers = {consumer: self.attributes.kubelet_pod(consumer) for consumer in sorted(fresh)}
         node_id = self.ids[each.name] if each.state is None else each.state.id
         change = NodeChange(node_id, self.cluster.id, each.described.identity, before, after, bearers)
-        return self.writer.write(self.transaction, [change])
+        if not change.is_empty:
+            self.writer.write(self.transaction, [change])
+        return not change.is_empty
 
 
 def withdraw(transaction: Transaction, writer: PodWriter, state: NodeInfo, what: str) -> None:
@@ -306,8 +309,10 @@ def withdraw(transaction: Transaction, writer: PodWriter, state: NodeInfo, what:
     if state.reservations:
         kept = {f"reservation {each.name}" for each in state.reservations}
         raise InTheWay(f"{what} still has reservations.", kept)
-    stored = stored_accounts(transaction, state)
-    writer.write(transaction, [NodeChange(state.id, state.cluster_id, state.identity, stored, _EMPTY, {})])
+    stored = stored_accounts(transaction, [state])[state.root_id]
+    change = NodeChange(state.id, state.cluster_id, state.identity, stored, _EMPTY, {})
+    if not change.is_empty:
+        writer.write(transaction, [change])
     clusters.delete_node(transaction, state.id)
     remove(transaction, state.root_id, what)
 

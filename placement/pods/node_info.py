@@ -64,27 +64,28 @@ class NodeAllocations:
     cpus: Mapping[int, CpuOwner] = field(default_factory=dict)
 
 
+@dataclass(slots=True, eq=False)
 class Accountant:
     """A counter of what is held on a node: recorded pods in their order, then pods that only kubelet knows.
 
-    `others` is what consumers beside pods hold there. Source: koordinator.md, "Resource classes".
+    `taken` begins with what consumers beside pods hold there; `shares` are to be read only.
+    Source: koordinator.md, "Resource classes".
     """
 
-    def __init__(self, offers: NodeOffers, others: Mapping[Place, int]) -> None:
-        self._offers = offers
-        self._taken: Counter[Place] = Counter(others)
-        self._shares: dict[str, Shares] = {}
-        self._owners: dict[int, CpuOwner] = {}
+    offers: NodeOffers
+    taken: Counter[Place]
+    shares: dict[str, Shares] = field(default_factory=dict)
+    owners: dict[int, CpuOwner] = field(default_factory=dict)
 
     def left(self, place: Place) -> int:
         """Return the units of an inventory that no consumer holds."""
-        return max(0, self._offers.capacities.get(place, 0) - self._taken[place])
+        return max(0, self.offers.capacities.get(place, 0) - self.taken[place])
 
     def record(self, pod: RecordedPod) -> None:
         """Count a recorded pod; CPUs that another one owns already stay with that one."""
         holding = pod.holding
         own = self._own(pod.consumer, holding.cpus, "" if holding.level == "None" else holding.level)
-        self._take(pod.consumer, _due(self._offers, pod, own))
+        self._take(pod.consumer, _due(self.offers, pod, own))
 
     def accounts(self, reported_pods: Collection[tuple[str, KubeletPod]]) -> NodeAllocations:
         """Return what was counted so far, and then CPUs with which pods are reported, (consumer, pod) each.
@@ -94,44 +95,38 @@ class Accountant:
         later = self.copy() if reported_pods else self
         for consumer, pod in reported_pods:
             if own := later._own(consumer, pod.cpus, ""):
-                later._take(consumer, bound_shares(self._offers, own))
-        return NodeAllocations(later._shares, later._owners)
-
-    def shares_of(self, consumer: str) -> Shares:
-        """Return what a recorded pod got; the caller must not change it."""
-        return self._shares[consumer]
+                later._take(consumer, bound_shares(self.offers, own))
+        return NodeAllocations(later.shares, later.owners)
 
     def copy(self) -> Accountant:
         """Return another accountant with equal counts, which goes on by itself."""
-        other = Accountant(self._offers, self._taken)
-        other._shares, other._owners = dict(self._shares), dict(self._owners)
-        return other
+        return Accountant(self.offers, Counter(self.taken), dict(self.shares), dict(self.owners))
 
     def _own(self, consumer: str, cpus: CpuSet, level: str) -> CpuSet:
         if not cpus:
             return cpus
-        own = frozenset((cpus & self._offers.cores.keys()) - self._owners.keys())
-        self._owners.update(dict.fromkeys(sorted(own), CpuOwner(consumer, level)))
+        own = frozenset((cpus & self.offers.cores.keys()) - self.owners.keys())
+        self.owners.update(dict.fromkeys(sorted(own), CpuOwner(consumer, level)))
         return own
 
     def _take(self, consumer: str, shares: Shares) -> None:
-        mine = dict(self._shares.get(consumer, {}))
+        mine = dict(self.shares.get(consumer, {}))
         for place, wanted in shares.items():
-            inventory = self._offers.inventories.get(place)
+            inventory = self.offers.inventories.get(place)
             if inventory is None or not wanted:
                 continue
-            left = max(0, self._offers.capacities[place] - self._taken[place])
+            left = max(0, self.offers.capacities[place] - self.taken[place])
             step, most = inventory.step_size, min(left, inventory.max_unit)
             share = min(-(-wanted // step) * step, most // step * step)
             if share >= inventory.min_unit:
-                self._taken[place] += share
+                self.taken[place] += share
                 mine[place] = mine.get(place, 0) + share
-        self._shares[consumer] = mine
+        self.shares[consumer] = mine
 
 
 def counted(offers: NodeOffers, pods: Iterable[RecordedPod], others: Mapping[Place, int]) -> Accountant:
     """Return an accountant that has counted the recorded pods, in their order."""
-    accountant = Accountant(offers, others)
+    accountant = Accountant(offers, Counter(others))
     for pod in pods:
         accountant.record(pod)
     return accountant
@@ -186,24 +181,6 @@ def host_units(offers: NodeOffers, pod: RecordedPod) -> Shares:
     return shares
 
 
-def host_room(
-    offers: NodeOffers, pods: Iterable[RecordedPod], others: Mapping[Place, int]
-) -> Mapping[str, int]:
-    """Return what recorded pods and others leave of each class of the host itself, in units.
-
-    Pods count with all that they are due, not with what they were cut to.
-    """
-    taken = dict(others)
-    for pod in pods:
-        for place, units in host_units(offers, pod).items():
-            taken[place] = taken.get(place, 0) + units
-    room = {}
-    for place, capacity in offers.capacities.items():
-        if place.path == HOST:
-            room[place.resource_class] = max(0, capacity - taken.get(place, 0))
-    return room
-
-
 def bound_shares(offers: NodeOffers, cpus: CpuSet) -> Shares:
     """Return what CPUs of a pod's own take: threads of cores, and the cost of the CPUs on their NUMA nodes.
 
@@ -234,8 +211,6 @@ def holders(
     pool takes what that CPU stands for. A later one may be given that CPU, which it then keeps.
     Source: koordinator.md, "Reservations".
     """
-    if not reservations:
-        return pods
     reported = (pod.cpus for pod in (*node.kubelet_pods, *unknown_pods(node, pods)))
     gone = offers.unallocatable.union(*reported)
     left: list[RecordedPod] = []
@@ -331,19 +306,8 @@ class NodeTemplates:
         found = self._templates.get(key)
         return found or self._templates.setdefault(key, read())
 
-    def host(self, node: NodeInfo) -> Host:
-        """Return the host that a node is for pods."""
-        template, settings, is_empty = node.template, node.settings, not (node.holders or node.others)
-        found = template.empty.get(settings) if is_empty else None
-        if found is not None:
-            return found
-        bare = template.bare.get(settings)
-        if bare is None:
-            bare = without_taken(host_of(template.imported, settings), {})
-            bare = template.bare.setdefault(settings, bare)
-        made = occupied_host(bare, template.imported, template.offers, node.holders, node.others)
-        if is_empty:
-            return template.empty.setdefault(settings, made)
+    def host(self, made: Host) -> Host:
+        """Return the one object for hosts that equal this one."""
         with self._lock:
             known = self._hosts.get(made)
             found = None if known is None else known()
@@ -357,8 +321,6 @@ def reported_pods(
     cluster: str, imported: NodeImport, pods: Collection[RecordedPod]
 ) -> tuple[tuple[str, KubeletPod], ...]:
     """Return the pods that hold CPUs of a node by report: pods that kubelet manages, and unknown pods."""
-    if not (imported.kubelet_pods or imported.reported_pods):
-        return ()
     found = (*imported.kubelet_pods, *unknown_pods(imported, pods))
     return tuple((consumer_of(cluster, pod.uid), pod) for pod in found)
 
@@ -408,6 +370,8 @@ class NodeInfo:
     @cached_property
     def holders(self) -> tuple[RecordedPod, ...]:
         """Return all holders: the pods, then the reservations with what they have left."""
+        if not self.reservations:
+            return self.pods
         return holders(self.template.imported, self.template.offers, self.pods, self.reservations)
 
     @cached_property
@@ -450,12 +414,23 @@ class NodeInfo:
     @cached_property
     def host(self) -> Host:
         """Return the node as seen by pods that look for a place."""
-        return self.templates.host(self)
+        template, settings, is_empty = self.template, self.settings, not (self.holders or self.others)
+        if is_empty and settings in template.empty:
+            return template.empty[settings]
+        bare = template.bare.get(settings)
+        if bare is None:
+            bare = without_taken(host_of(template.imported, settings), {})
+            bare = template.bare.setdefault(settings, bare)
+        made = occupied_host(bare, template.imported, template.offers, self.holders, self.others)
+        return template.empty.setdefault(settings, made) if is_empty else self.templates.host(made)
 
     @cached_property
     def reported_pods(self) -> tuple[tuple[str, KubeletPod], ...]:
         """Return the pods that hold CPUs by report only, each with its consumer."""
-        return reported_pods(self.identity.cluster, self.template.imported, self.pods)
+        imported = self.template.imported
+        if not (imported.kubelet_pods or imported.reported_pods):
+            return ()
+        return reported_pods(self.identity.cluster, imported, self.pods)
 
     @cached_property
     def kubelet_pods(self) -> tuple[tuple[str, KubeletPod], ...]:
@@ -479,8 +454,16 @@ class NodeInfo:
     @cached_property
     def free(self) -> Mapping[str, int]:
         """Return the units of each host class that a pod may have: neither held nor due to others."""
-        room = host_room(self.template.offers, self.holders, self.others)
-        return {name: min(units, room.get(name, units)) for name, units in self.unused.items()}
+        offers, taken, free = self.template.offers, dict(self.others), dict(self.unused)
+        # Pods count with all that they are due, not with what they were cut to.
+        for pod in self.holders:
+            for place, units in host_units(offers, pod).items():
+                taken[place] = taken.get(place, 0) + units
+        for name, units in self.unused.items():
+            place = Place(HOST, name)
+            if place in offers.capacities:
+                free[name] = min(units, max(0, offers.capacities[place] - taken.get(place, 0)))
+        return free
 
     @cached_property
     def accountant(self) -> Accountant:
@@ -526,7 +509,7 @@ class NodeInfo:
             return self._with((*self.pods, pod), self.reservations)
         accountant = self.accountant.copy()
         accountant.record(pod)
-        shares, pods = accountant.shares_of(pod.consumer), (*self.pods, pod)
+        shares, pods = accountant.shares[pod.consumer], (*self.pods, pod)
         return self._holding(1, [(shares, pod.requests)], pods, (accountant, len(pods)))
 
     def has_room_for(self, reservation: RecordedPod) -> bool:
@@ -535,7 +518,7 @@ class NodeInfo:
         if after.reservations_left[-1] != reservation:
             return False
         alone = counted(self.offers, [reservation], {})
-        return after.accountant.shares_of(consumer) == alone.shares_of(consumer)
+        return after.accountant.shares[consumer] == alone.shares[consumer]
 
     def without(self, consumers: frozenset[str]) -> NodeInfo:
         """Return this node without these consumers; what they held of the host itself is free again."""

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from placement.common.gang import Membership
@@ -20,25 +20,31 @@ from placement.engine.domain.request_scope import utcnow
 from placement.engine.numa.cpus import format_cpu_list
 from placement.engine.numa.host import PodRefused, Refusal
 from placement.pods.cache import ClusterSnapshot
-from placement.pods.cycle import Ranked, ShapeRankings
-from placement.pods.documents import PodDocument
-from placement.pods.explanation import explain_pod
-from placement.pods.host import foreign_cpus, ledger_of, remarks_on
+from placement.pods.cycle import Ranked, ShapeRankings, explain_pod
+from placement.pods.gangs import Waiting, due_on, used_up
+from placement.pods.host import (
+    HostPools,
+    foreign_cpus,
+    host_pools,
+    is_pinned_unseen,
+    ledger_of,
+    own_cpus,
+    pod_cpus,
+    remarks_on,
+)
 from placement.pods.koordinator.annotations import written_annotations
 from placement.pods.manifests.affinity import NO_AFFINITY
-from placement.pods.model import PodSpec, RecordedPod, SchedulerSettings, pool_class
+from placement.pods.model import NO_REQUEST, PodSpec, RecordedPod, SchedulerSettings, pool_class
 from placement.pods.node_info import NodeInfo
 from placement.pods.ranking import AnyRanking, IgnoringRanking, PodRanking, ReservationRanking, RuledRanking
-from placement.pods.reading import reading_of
-from placement.pods.reservation_ends import due_on
+from placement.pods.reading import PodDocument, reading_of
 from placement.pods.rows import PodAnswer, answer_of, consumer_of, using
 from placement.pods.rules.amounts import loose_amounts
 from placement.pods.rules.numa import allocate_on_host
 from placement.pods.rules.rule import PodShape
-from placement.pods.shared_pools import HostPools, host_pools, is_pinned_unseen, own_cpus, pod_cpus
 from placement.pods.snapshot import NodeColumns
-from placement.pods.statements.pods import StoredPod
-from placement.pods.writer import PodPlacement, Waiting
+from placement.pods.statements import StoredPod
+from placement.pods.writer import PodPlacement
 
 
 def placed(ranked: Ranked, incoming: PodSpec, document: PodDocument) -> PodPlacement:
@@ -49,7 +55,7 @@ def placed(ranked: Ranked, incoming: PodSpec, document: PodDocument) -> PodPlace
     state, used = ranked.node, ranked.used
     room = ranked.opened or state
     allocation = allocate_on_host(state.host, incoming.request, ranked.fit, ranked.reservations)
-    holding = allocation.holding(incoming.qos)
+    holding = allocation.status.holding(allocation.level, incoming.qos, allocation.group)
     # A reservation is no pod to others.
     gang = incoming.gang if document.keeps is None else None
     recorded = RecordedPod(
@@ -58,9 +64,9 @@ def placed(ranked: Ranked, incoming: PodSpec, document: PodDocument) -> PodPlace
         uid=document.uid,
         consumer=document.consumer,
         qos=str(incoming.qos or ""),
-        requests=incoming.amounts,
+        requests=incoming.request.amounts,
         holding=holding,
-        loose=loose_amounts(room.offers, room.left, incoming.amounts, holding.amounts),
+        loose=loose_amounts(room.offers, room.left, incoming.request.amounts, holding.amounts),
         treated_as=pool_class(incoming.treated_as, incoming.qos, holding),
         pools=tuple(numa for _, numa in allocation.status.pools),
         reservation="" if used is None else used.consumer,
@@ -84,11 +90,12 @@ def placed(ranked: Ranked, incoming: PodSpec, document: PodDocument) -> PodPlace
         containers=incoming.containers,
         score=ranked.score,
         warnings=incoming.warnings,
-        remarks=tuple(remarks_on(state.host, incoming.request)) if incoming.request else (),
+        remarks=tuple(remarks_on(state.host, incoming.request)) if incoming.request is not NO_REQUEST else (),
     )
     answer = as_of_now(answer, state, (*state.pods, recorded), recorded)
     answer = answer if used is None else using(answer, used)
-    return PodPlacement(document, answer, state, recorded, used)
+    ends = None if used is None else used_up(used, state, document)
+    return PodPlacement(document, answer, state, recorded, ends)
 
 
 def as_of_now(
@@ -256,12 +263,15 @@ def nodes_available(refusals: Collection[Refusal], fitting: int = 0) -> str:
     return f"{available}: {reasons}." if reasons else f"{available}."
 
 
-class Refusing(set[NodeInfo]):
-    """The nodes that refuse a pod, or several, for as long as they do not change."""
+@dataclass(slots=True)
+class Refusing:
+    """The nodes that refuse a pod, or several, for as long as they do not change.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._clashed: list[NodeInfo] = []
+    Writes to `clashed` ones were refused by a key of the database.
+    """
+
+    nodes: set[NodeInfo] = field(default_factory=set)
+    clashed: list[NodeInfo] = field(default_factory=list)
 
     def note_clash(self, nodes: Collection[NodeInfo]) -> bool:
         """Note that a database key refused a write to one of these nodes; return whether that may pass.
@@ -269,9 +279,9 @@ class Refusing(set[NodeInfo]):
         The first time another writer may have been faster. Nodes that have not changed by the second time
         refuse for good: a CPU has an owner that follows from no pod, for example.
         """
-        for_good = [node for node in nodes if any(_is_same(node, former) for former in self._clashed)]
-        self.update(for_good)
-        self._clashed += nodes
+        for_good = [node for node in nodes if any(_is_same(node, former) for former in self.clashed)]
+        self.nodes.update(for_good)
+        self.clashed += nodes
         return not for_good
 
 
@@ -297,12 +307,12 @@ class PlaceChoice:
         if document.keeps is not None:
             return ranking
         if view.reserved or incoming.reservation_affinity:
-            if incoming.request is not None and incoming.request.ignores_reservations:
+            if incoming.request.ignores_reservations:
                 ranking = IgnoringRanking(of_shape)
             else:
                 nodes = [node.name for node in view.reserved.values()]
                 ranking = ReservationRanking(of_shape, incoming, document.manifest, nodes, utcnow())
-        if not (view.has_affinity or incoming.rules):
+        if not (view.has_affinity or incoming.rules.say_anything):
             return ranking
         return RuledRanking(ranking, incoming.rules, view.placed, columns)
 
@@ -310,21 +320,24 @@ class PlaceChoice:
         self,
         view: ClusterSnapshot,
         document: PodDocument,
-        refusing: Collection[NodeInfo],
+        refusing: Refusing,
         incoming: PodSpec | None = None,
         node: str | None = None,
         known: Sequence[StoredPod] = (),
     ) -> PodPlacement:
         """Return the pod on the best node when the known ones are gone: only on `node`, if it is named.
 
-        `refusing` are nodes that refused pods before. Raises ManifestError, Unschedulable.
+        `refusing` nodes refused pods before. Raises ManifestError, Unschedulable.
         """
         incoming = incoming or reading_of(document.manifest, view.facts.settings)
         columns = columns_without(view, known)
         ranking = self.ranking(incoming, document, view, columns)
         if node is not None:
             columns = columns.among([node])
-        doubtful = {state.name for state in refusing if _is_same(view.nodes.get(state.root_id), state)}
+        doubtful = set[str]()
+        for state in refusing.nodes:
+            if _is_same(view.nodes.get(state.root_id), state):
+                doubtful.add(state.name)
         usable = columns.without(doubtful) if doubtful else columns
         unplaced: dict[str, Refusal] = {}
         ranked = self.active.spread(ranking.best_first(usable))

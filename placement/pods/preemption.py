@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 
 from placement.common.pod_identity import canonical_uid
 from placement.engine.domain import request_scope
+from placement.pods import statements
 from placement.pods.cache import ClusterCache, ClusterSnapshot
 from placement.pods.cycle import ShapeRanking
-from placement.pods.documents import PodDocument
 from placement.pods.node_info import NodeInfo
-from placement.pods.reading import reading_of
+from placement.pods.reading import PodDocument, reading_of
 from placement.pods.rules.rule import Fit, PodShape
-from placement.pods.statements import pods
 from placement.storage.database import Database
 
 # Which pods have to go from a node so that a more important one fits there.
@@ -169,7 +168,7 @@ class Preemption:
         if state is None:
             return None
         with self._database.read() as connection:
-            present = pods.priorities(connection, state.id)
+            present = statements.priorities(connection, state.id)
         spelled = {canonical_uid(uid): uid for uid in proposal.uids}
         candidates = [one for one in present if one.priority < preemptor.priority]
         lower = {one.uid: one.consumer for one in candidates}
@@ -199,7 +198,7 @@ class Preemption:
     ) -> Fits | None:
         """Return a check that victims free no less than the proposed consumers; None if more matters."""
         with self._database.read() as connection:
-            manifests = pods.manifests(connection, view.facts.id, uids)
+            manifests = statements.pod_manifests(connection, view.facts.id, uids)
         if not only_resources_matter(preemptor.manifest, manifests):
             return None
         requests = {pod.consumer: Counter(pod.requests) + Counter(pods=1) for pod in state.pods}

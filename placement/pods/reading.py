@@ -1,4 +1,4 @@
-"""The reading of pods: each in the dialect that it uses, and like pods once.
+"""The reading of pods: their identity, then each in the dialect that it uses, and like pods once.
 
 Pods of one controller differ in their names and uids, and in much that says nothing about where they may go;
 and an extender asks about the same pod several times. So what was read of a pod is remembered.
@@ -7,17 +7,156 @@ and an extender asks about the same pod several times. So what was read of a pod
 from __future__ import annotations
 
 import marshal
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from placement.common.manifest import ManifestError, ManifestReport
+from placement.common.pod_identity import (
+    ENDED_PHASES,
+    SUCCESSION,
+    canonical_uid,
+    consumer_of,
+    derived_uid,
+    resize_status,
+)
+from placement.engine.domain.errors import BadRequest
 from placement.pods.koordinator.pod import read_incoming, read_running
 from placement.pods.manifests.pod import Pod, read_pod
-from placement.pods.model import KubeletPolicy, PodSpec, RunningPod, SchedulerSettings
+from placement.pods.model import KubeletPolicy, PodSpec, ReservationTerms, RunningPod, SchedulerSettings
 from placement.pods.rules import RULES
 from placement.pods.rules.rule import Rule
+
+# Pods as callers send them: their identity, and how much of their manifests is worth keeping.
+
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_UID = re.compile(r"[!-~]{1,36}")
+_METADATA = (
+    "name",
+    "namespace",
+    "uid",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "deletionTimestamp",
+    *SUCCESSION,
+)
+_STATUS = ("phase", "qosClass")
+_UNNAMED = "unnamed"
+_DEFAULT_NAMESPACE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class PodDocument:
+    """A Pod manifest with its namespace, name and uid filled in, reduced to what decides about the pod.
+
+    With `keeps` it is the template of a reservation on these terms, which has no namespace. `host` is the
+    node on which the pod runs, empty before it has one; `has_ended`: the pod is over.
+    """
+
+    manifest: Mapping[str, Any]
+    namespace: str
+    name: str
+    uid: str
+    consumer: str
+    keeps: ReservationTerms | None = None
+    host: str = ""
+    has_ended: bool = False
+
+    @classmethod
+    def named(cls, cluster: str, namespace: str, name: str, pod: Mapping[str, Any]) -> PodDocument:
+        """Return the manifest of the pod of this name; without a uid it gets one.
+
+        Raises BadRequest naming the field for a name that is invalid or is not the one in the manifest.
+        """
+        check_name("namespace", namespace)
+        check_name("name", name)
+        metadata = _mapping(pod, "metadata")
+        for where, text in (("namespace", namespace), ("name", name)):
+            if metadata.get(where) not in (None, "", text):
+                raise BadRequest(
+                    f"Pod.metadata.{where}: {_short(metadata[where])} is not that of the path, {text!r}"
+                )
+        given = metadata.get("uid")
+        uid = checked_uid("Pod", given) if given else derived_uid(cluster, namespace, name)
+        filled = {**metadata, "namespace": namespace, "name": name, "uid": uid}
+        status = _mapping(pod, "status")
+        if status:
+            status = {key: text for key, text in status.items() if key in _STATUS} | resize_status(pod)
+        reduced = {
+            "apiVersion": pod.get("apiVersion"),
+            "kind": pod.get("kind"),
+            "metadata": {key: filled[key] for key in _METADATA if key in filled},
+            "spec": pod.get("spec"),
+            "status": status,
+        }
+        spec, consumer = pod.get("spec"), consumer_of(cluster, uid)
+        host = spec.get("nodeName") if isinstance(spec, Mapping) else None
+        host, has_ended = host if isinstance(host, str) else "", status.get("phase") in ENDED_PHASES
+        return cls(reduced, namespace, name, uid, consumer, None, host, has_ended)
+
+    @classmethod
+    def whole(cls, cluster: str, pod: Mapping[str, Any]) -> PodDocument:
+        """Return the manifest of a pod; it must have a name. Raises BadRequest naming the field."""
+        metadata = _mapping(pod, "metadata")
+        if not metadata.get("name"):
+            raise BadRequest("Pod.metadata.name: is missing")
+        return cls.unnamed(cluster, pod)
+
+    @classmethod
+    def unnamed(cls, cluster: str, pod: Mapping[str, Any]) -> PodDocument:
+        """Return the manifest of a pod that may have no name yet. Raises BadRequest naming the field."""
+        return cls.named(cluster, namespace_of(pod), _text(pod, "name", _UNNAMED), pod)
+
+    @property
+    def full_name(self) -> str:
+        """Return `namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+def namespace_of(pod: Mapping[str, Any]) -> str:
+    """Return the namespace that the manifest of a pod names, or the default one. Raises BadRequest."""
+    return _text(pod, "namespace", _DEFAULT_NAMESPACE)
+
+
+def _text(pod: Mapping[str, Any], key: str, default: str) -> str:
+    text = _mapping(pod, "metadata").get(key) or default
+    if not isinstance(text, str):
+        raise BadRequest(f"Pod.metadata.{key}: {_short(text)} must be a text")
+    return text
+
+
+def check_name(where: str, text: str) -> None:
+    """Raise BadRequest naming the place unless the text is a DNS name."""
+    if not _NAME.fullmatch(text):
+        raise BadRequest(f"{where}: {_short(text)} is not a DNS name")
+
+
+def checked_uid(kind: str, uid: object) -> str:
+    """Return the canonical spelling of the uid of an object. Raises BadRequest naming the field."""
+    if not isinstance(uid, str) or not _UID.fullmatch(uid):
+        raise BadRequest(f"{kind}.metadata.uid: {_short(uid)} must be at most 36 printable characters")
+    return canonical_uid(uid)
+
+
+def _mapping(pod: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    if not isinstance(pod, Mapping):
+        raise BadRequest("expected the manifest of a Pod")
+    member = pod.get(key)
+    if member is not None and not isinstance(member, Mapping):
+        raise BadRequest(f"Pod.{key}: must be a mapping")
+    return member or {}
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+# What a pod says, in the dialect that it uses.
 
 
 class PodDialect(NamedTuple):

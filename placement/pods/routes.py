@@ -1,4 +1,4 @@
-"""/ext/v1/clusters/{cluster}/pods: pods placed on nodes, shown and released."""
+"""/ext/v1/clusters: clusters of Kubernetes, their nodes, their pods and their reservations."""
 
 from __future__ import annotations
 
@@ -43,12 +43,8 @@ from placement.http.operations import (
 )
 from placement.http.schemas import dump, dumper
 from placement.pods.clusters import NodeDocuments
+from placement.pods.reading import PodDocument
 from placement.pods.schemas import (
-    NODE_AND_TOPOLOGY,
-    POD,
-    PODS,
-    PREVIEW,
-    RESERVATION,
     ClaimsSchema,
     ClusterSettingsSchema,
     ClusterShownSchema,
@@ -68,7 +64,64 @@ from placement.pods.schemas import (
     ReservationsSchema,
 )
 from placement.pods.service import Precondition
-from placement.pods.statements.pods import PodFilter
+from placement.pods.statements import PodFilter
+
+# Manifests of Kubernetes as bodies: what they have at least. The rest is for Kubernetes to say.
+
+
+Document = dict[str, Any]
+_METADATA: Document = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 253}},
+    "required": ["name"],
+}
+
+
+def _manifest(kind: str, *required: str, **properties: Document) -> Document:
+    return {
+        "type": "object",
+        "properties": {"kind": {"type": "string", "const": kind}, "metadata": _METADATA, **properties},
+        "required": ["kind", "metadata", *required],
+    }
+
+
+POD = _manifest("Pod", "spec", spec={"type": "object"})
+RESERVATION = _manifest("Reservation", "spec", spec={"type": "object"})
+NODE = _manifest("Node", status={"type": "object"})
+TOPOLOGY = _manifest("NodeResourceTopology")
+
+
+def _or_list(one: Document, *others: Document) -> Document:
+    """Return the shape of a manifest, or of several: in YAML as documents, in JSON as a List."""
+    items = {"anyOf": [one, *others]} if others else one
+    properties = {
+        "kind": {"type": "string", "const": "List"},
+        "items": {"type": "array", "items": items, "minItems": 1},
+    }
+    return {"anyOf": [one, {"type": "object", "properties": properties, "required": ["kind", "items"]}]}
+
+
+NODE_AND_TOPOLOGY = _or_list(NODE, TOPOLOGY)
+PODS = _or_list(POD)
+PREVIEW: Document = {
+    "anyOf": [
+        POD,
+        {
+            "type": "object",
+            "properties": {
+                "pod": POD,
+                "nodeNames": {"type": ["array", "null"], "items": {"type": "string"}},
+                "limit": {"type": ["integer", "null"], "minimum": 0},
+            },
+            "required": ["pod"],
+            "additionalProperties": False,
+        },
+    ]
+}
+
+
+# /ext/v1/clusters/{cluster}/pods: pods placed on nodes, shown and released.
+
 
 pods_blueprint = Blueprint("pods", __name__)
 _pods = partial(route, pods_blueprint, "/ext/v1/clusters/<cluster>/pods")
@@ -135,9 +188,9 @@ def show_pod(cluster: str, namespace: str, name: str) -> Response:
 )
 def put_pod(cluster: str, namespace: str, name: str) -> Response:
     """Place a pod, or record where it runs; the manifest is JSON or YAML."""
-    pod = manifest_of_kind("Pod", manifests())
-    created, answer = use_cases().pods.put(cluster, namespace, name, pod)
-    return json_response(dump(PodSchema, answer, context=cluster), 201 if created else 200)
+    document = PodDocument.named(cluster, namespace, name, manifest_of_kind("Pod", manifests()))
+    taken = use_cases().pods.place(cluster, document)
+    return json_response(dump(PodSchema, taken.answer, context=cluster), 201 if taken.is_new else 200)
 
 
 @_pod("DELETE", f"{_RULE}delete", described=Operation({204: EMPTY}, errors=[409], query=_PRECONDITION))

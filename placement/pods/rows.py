@@ -8,21 +8,26 @@ older and newer releases read each other's rows. `FORMAT` counts the forms; the 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from placement.common.gang import Membership, gang_of, stored_membership
-from placement.common.manifest import Field, ManifestReport
+from placement.common.manifest import Field, ManifestError, ManifestReport
 from placement.common.pod_identity import ENDED_PHASES
 from placement.engine.domain.audit import Action, AuditRecord, TargetKind
 from placement.engine.domain.identifiers import is_dashed_uuid
 from placement.engine.numa.cpus import format_cpu_list, parse_cpu_list
 from placement.engine.numa.host import NOTHING, ExclusiveLevel, Holding, NumaAmounts
+from placement.pods import statements
+from placement.pods.host import Place
 from placement.pods.koordinator import annotations as keys
 from placement.pods.manifests.affinity import NO_AFFINITY, pod_labels, stored_affinity
-from placement.pods.model import RecordedPod, stored_terms
-from placement.pods.statements.pods import RESERVED, StoredPod
+from placement.pods.model import KubeletPolicy, RecordedPod, SchedulerSettings, stored_terms
+from placement.pods.node_info import CpuOwner, NodeAllocations, NodeInfo
+from placement.pods.reading import import_running_pod
+from placement.pods.statements import RESERVED, StoredPod
+from placement.storage.database import Executor
 from placement.storage.records import PodRow
 
 # The answer about a pod: where it is, what it was given, what has to be written down.
@@ -116,7 +121,7 @@ def status_of(
     `ended` is the uid of the reservation that is over because the pod came. `before` is what was stored of
     that pod: names in it that this release does not know are kept.
     """
-    document, stored_answer = dict(before or {}), dict(_stored_answer(before))
+    document, stored_answer = dict(before or {}), dict(_stored_answer(before) if before else {})
     for name, (blank, _) in _ANSWER_MEMBERS.items():
         stored_answer.pop(name, None)
         value = getattr(answer, name)
@@ -246,8 +251,9 @@ def written_pod(pod: RecordedPod) -> dict[str, Any]:
         "requests": dict(pod.requests),
         "cpus": format_cpu_list(holding.cpus),
         "level": "" if holding.level is ExclusiveLevel.NONE else str(holding.level),
-        "amounts": _written(holding.amounts),
-        "loose": _written(pod.loose),
+        # JSON has the ids of NUMA nodes as texts.
+        "amounts": holding.amounts,
+        "loose": pod.loose,
         "secluded": not holding.shares_with_best_effort,
         "unreadable": list(pod.unreadable),
         "group": holding.group,
@@ -295,18 +301,20 @@ def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any
     )
 
 
-def _written(amounts: NumaAmounts) -> dict[str, dict[str, int]]:
-    return {str(numa): dict(row) for numa, row in amounts.items()}
-
-
 def _read(document: Mapping[str, Mapping[str, int]] | None) -> NumaAmounts:
     return NumaAmounts({int(numa): row for numa, row in document.items()}) if document else NOTHING
 
 
-def record_of(pod: PodRow) -> RecordedPod | None:
-    """Return what a pod on a node holds there; None if its row cannot be read."""
+def record_of(pod: PodRow, *, with_labels: bool = False) -> RecordedPod | None:
+    """Return what a pod on a node holds there; None if its row cannot be read.
+
+    `with_labels`: None also if the row lacks its labels, which older releases did not need.
+    """
     try:
-        return recorded_pod(pod.namespace, pod.name, pod.uid, pod.status["record"])
+        document = pod.status["record"]
+        if with_labels and "labels" not in document:
+            return None
+        return recorded_pod(pod.namespace, pod.name, pod.uid, document)
     except _MALFORMED:
         return None
 
@@ -338,8 +346,14 @@ def labelled(pod: RecordedPod, labels: Any, affinity: Any, annotations: Any) -> 
     )
 
 
-def rescued(pod: PodRow, requests: Mapping[str, int], cpus: frozenset[int]) -> RecordedPod:
-    """Return a pod with an unreadable row, from its requests and CPUs that are known from elsewhere."""
+def rescued(connection: Executor, cluster_id: int, settings: SchedulerSettings, pod: PodRow) -> RecordedPod:
+    """Return a substitute for a pod with an unreadable row: its manifest's requests, and its stored CPUs."""
+    cpus = statements.cpus_of(connection, consumer_of(pod))
+    try:
+        (manifest,) = statements.pod_manifests(connection, cluster_id, [pod.uid])
+        requests = import_running_pod(manifest, settings, KubeletPolicy()).requests
+    except (ManifestError, *_MALFORMED):
+        requests = {}
     return RecordedPod(
         pod.namespace,
         pod.name,
@@ -350,6 +364,29 @@ def rescued(pod: PodRow, requests: Mapping[str, int], cpus: frozenset[int]) -> R
         Holding(cpus=cpus),
         unreadable=(_UNREADABLE,),
     )
+
+
+# What is stored of the accounts of nodes.
+
+
+def stored_accounts(connection: Executor, states: Collection[NodeInfo]) -> dict[int, NodeAllocations]:
+    """Return the stored allocations and CPU owners of some nodes of one cluster, by their host providers."""
+    if not states:
+        return {}
+    by_root = {state.root_id: state for state in states}
+    cluster_id = next(iter(states)).cluster_id
+    shares: dict[int, dict[str, dict[Place, int]]] = {root_id: {} for root_id in by_root}
+    for use in statements.own_uses(connection, cluster_id, by_root.keys()):
+        path = by_root[use.root_id].identity.path(use.provider_name)
+        held = shares[use.root_id].setdefault(use.consumer_uuid, {})
+        held[Place(path, use.class_name)] = use.amount
+    owners: dict[int, Mapping[int, CpuOwner]] = {}
+    stored = statements.owners(connection, [state.id for state in states])
+    for root_id, state in by_root.items():
+        owners[root_id] = {cpu: CpuOwner(*owner) for cpu, owner in stored.get(state.id, {}).items()}
+        for owner in owners[root_id].values():
+            shares[root_id].setdefault(owner.consumer, {})
+    return {root_id: NodeAllocations(shares[root_id], owners[root_id]) for root_id in by_root}
 
 
 # What audit records say of pods and reservations.
@@ -385,15 +422,16 @@ def ended(cluster: str, reservation: StoredPod, phase: str, remark: str) -> Audi
 
 
 def came_and_left(
-    cluster: str, leaving: Sequence[StoredPod], answers: Sequence[PodAnswer]
-) -> Iterator[AuditRecord]:
-    """Yield records of pods that left for good, and of pods that came, which may have been here before."""
-    before = {pod.uid: pod for pod in leaving}
-    came = [arrived(cluster, answer, before.pop(answer.uid, None)) for answer in answers]
+    cluster: str, leaving: Sequence[StoredPod], answers: Iterable[PodAnswer]
+) -> list[AuditRecord]:
+    """Return records of pods that left for good, and of pods that came, which may have been here before."""
+    before, left, came = {pod.uid: pod for pod in leaving}, list[AuditRecord](), list[AuditRecord]()
+    for answer in answers:
+        came.append(arrived(cluster, answer, before.pop(answer.uid, None)))
     for pod in before.values():
-        named = _named(cluster, pod.namespace, pod.name)
-        yield AuditRecord(Action.DELETE, *named, before=_described(pod), consumer=consumer_of(pod) or None)
-    yield from came
+        named, consumer = _named(cluster, pod.namespace, pod.name), consumer_of(pod) or None
+        left.append(AuditRecord(Action.DELETE, *named, before=_described(pod), consumer=consumer))
+    return left + came
 
 
 def _named(cluster: str, namespace: str, name: str) -> tuple[TargetKind, str]:

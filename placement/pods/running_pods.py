@@ -15,21 +15,28 @@ from placement.common.pod_identity import canonical_uid
 from placement.engine.domain.errors import BadRequest
 from placement.engine.numa.cpus import CpuSet, CpuTopology, format_cpu_list
 from placement.engine.numa.host import Amounts, Holding, NumaAmounts
-from placement.pods.cache import ClusterSnapshot
-from placement.pods.documents import PodDocument
+from placement.pods import statements
+from placement.pods.cache import ClusterFacts, ClusterSnapshot
+from placement.pods.gangs import used_up
+from placement.pods.host import known_cpus
 from placement.pods.koordinator import annotations as keys
 from placement.pods.manifests.affinity import may_keep_off
-from placement.pods.model import NO_HOLDING, KubeletPolicy, PodRecord, RecordedPod, RunningPod, pool_class
+from placement.pods.model import NO_HOLDING, KubeletPolicy, RecordedPod, RunningPod, pool_class
 from placement.pods.node_info import NodeInfo
-from placement.pods.node_loading import ClusterFacts
 from placement.pods.placing import as_of_now, same_pod
-from placement.pods.reading import import_running_pod
+from placement.pods.reading import PodDocument, import_running_pod
 from placement.pods.rows import PodAnswer, answer_of
 from placement.pods.rules.amounts import loose_amounts
-from placement.pods.shared_pools import known_cpus
-from placement.pods.statements import nodes, pods
-from placement.pods.statements.pods import StoredPod
-from placement.pods.writer import NodeChanged, PodAttributes, PodKey, PodPlacement, PodReport, PodWriter
+from placement.pods.statements import StoredPod
+from placement.pods.writer import (
+    NodeChanged,
+    PodAttributes,
+    PodKey,
+    PodMoves,
+    PodPlacement,
+    PodReport,
+    PodWriter,
+)
 from placement.providers.statements import clusters
 from placement.storage.database import Transaction
 
@@ -49,7 +56,7 @@ def record(
     Raises ManifestError, BadRequest, NodeChanged, Conflict.
     """
     facts, sought = view.facts, PodKey(document.namespace, document.name, document.uid)
-    known = pods.namesakes(transaction, facts.id, *sought)
+    known = statements.namesakes(transaction, facts.id, *sought)
     same = same_pod(known, document)
     root_id = None if document.has_ended else _host(view, document).root_id
     roots = {pod.root_id for pod in known} | {root_id}
@@ -68,7 +75,7 @@ def record(
     if same is not None and known == [same] and same.root_id == root_id and stays:
         writer.stay(transaction, facts, [(same, report)])
     else:
-        writer.commit(transaction, locked, attributes, arrivals=[report], leaving=known)
+        writer.commit(transaction, locked, attributes, PodMoves([report], known))
     return not known, report.answer
 
 
@@ -85,9 +92,11 @@ def repeated_arrivals(
     No other pod has their name or their uid. What is wrong with a pod is reported when it comes by itself.
     """
     hosts = {number: view.by_name[document.host] for number, document in documents.items()}
-    stamps = nodes.lock(transaction, {state.root_id for state in hosts.values()}, view.facts.id)
+    stamps = statements.lock_hosts(transaction, {state.root_id for state in hosts.values()}, view.facts.id)
     names = {(each.namespace, each.name) for each in documents.values()}
-    rows = pods.any_namesakes(transaction, view.facts.id, names, {each.uid for each in documents.values()})
+    rows = statements.any_namesakes(
+        transaction, view.facts.id, names, {each.uid for each in documents.values()}
+    )
     by_name = {(row.namespace, row.name): row for row in rows}
     by_uid = {row.uid: row for row in rows}
     found: dict[int, tuple[StoredPod, PodPlacement]] = {}
@@ -158,16 +167,15 @@ def _arrival(
         remarks=(_KEPT,) if kept else (),
     )
     answer = as_of_now(answer, state, present, recorded)
-    used = (each for each in state.reservations if each.consumer == recorded.reservation)
-    return PodPlacement(document, answer, state, recorded, next(used, None))
+    used = next((each for each in state.reservations if each.consumer == recorded.reservation), None)
+    ends = None if used is None else used_up(used, state, document)
+    return PodPlacement(document, answer, state, recorded, ends)
 
 
 def _recorded(document: PodDocument, running: RunningPod, state: NodeInfo) -> RecordedPod:
     """Return what to record of the pod; what it was given here stays unless its status says otherwise."""
     before = _recorded_before(state, document)
-    holding = running.record.holding or NO_HOLDING
-    if before is not None and not running.has_status:
-        holding = before.holding
+    holding = running.holding if before is None or running.has_status else before.holding
     recorded = RecordedPod(
         namespace=document.namespace,
         name=document.name,
@@ -176,7 +184,7 @@ def _recorded(document: PodDocument, running: RunningPod, state: NodeInfo) -> Re
         qos=str(running.qos or ""),
         requests=running.requests,
         holding=holding,
-        unreadable=running.record.unreadable,
+        unreadable=running.unreadable,
         treated_as=pool_class(running.treated_as, running.qos, holding),
         pools=running.pools,
         reservation=_reservation_of(document, state) if before is None else before.reservation,
@@ -215,10 +223,9 @@ def _limited(
     A pod that can have no CPUs of its own does not put its node in quarantine, whatever it says.
     """
     owns_cpus = running.qos.owns_cpus or state.host.bind.all_pods
-    record = running.record
-    if record.unreadable and not owns_cpus:
-        return replace(running, record=PodRecord()), record.unreadable
-    if record.holding is None:
+    if running.unreadable and not owns_cpus:
+        return replace(running, unreadable=()), running.unreadable
+    if running.holding == NO_HOLDING:
         return running, ()
     # Reservations give way to pods.
     giving_way = {consumer, *(each.consumer for each in state.reservations)}
@@ -226,9 +233,9 @@ def _limited(
     taken = state.offers.unallocatable | {cpu for cpu, owner in owners if owner.consumer not in giving_way}
     kept, topology = NO_HOLDING if before is None else before.holding, state.template.imported.topology
     holding, findings = _limited_claim(
-        record.holding, running.requests, kept, topology, taken, owns_cpus=owns_cpus
+        running.holding, running.requests, kept, topology, taken, owns_cpus=owns_cpus
     )
-    return replace(running, record=replace(record, holding=holding)), findings
+    return replace(running, holding=holding), findings
 
 
 def _warnings(recorded: RecordedPod, state: NodeInfo) -> Iterator[str]:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from placement.allocations.claims import count_refused, count_repeated, count_won
@@ -24,9 +25,8 @@ from placement.common.gang import Gang
 from placement.common.manifest import ManifestError
 from placement.engine.domain.errors import BadRequest, Conflict, PlacementError, Unavailable
 from placement.engine.numa.host import Refusal
+from placement.pods import gangs, statements
 from placement.pods.cache import ClusterCache, ClusterSnapshot
-from placement.pods.documents import PodDocument
-from placement.pods.gangs import GangWaits, gang_to_place, in_portions, placed_together, standing_of
 from placement.pods.manifests.affinity import may_keep_off, may_require
 from placement.pods.model import PodSpec
 from placement.pods.node_info import NodeInfo
@@ -39,21 +39,19 @@ from placement.pods.placing import (
     same_pod,
     without_namesakes,
 )
-from placement.pods.reading import import_pod, reading_of
-from placement.pods.reservation_ends import ReservationEnds
+from placement.pods.reading import PodDocument, import_pod, reading_of
 from placement.pods.rows import PodAnswer, consumer_of, is_claim, waits
 from placement.pods.running_pods import new_arrival, record, repeated_arrivals
-from placement.pods.statements import pods
-from placement.pods.statements.pods import StoredPod
+from placement.pods.statements import StoredPod
 from placement.pods.writer import (
     NodeChanged,
     NodeRefused,
     PodAttributes,
     PodKey,
+    PodMoves,
     PodPlacement,
     PodWriter,
     ProviderGone,
-    Waiting,
 )
 from placement.providers.statements import clusters
 from placement.storage.database import Database, Transaction, retry_until_deadline
@@ -77,7 +75,7 @@ class PlacementResult(NamedTuple):
     answer: PodAnswer
     before: datetime.datetime | None = None
     waits: str = ""
-    freed: Sequence[Waiting] = ()
+    freed: Sequence[gangs.Waiting] = ()
 
 
 PodOutcome = PlacementResult | PlacementError
@@ -100,7 +98,7 @@ class _Batch:
     leaving: Sequence[StoredPod] = ()
     arrivals: dict[int, PodPlacement] = field(default_factory=dict)
     refused: dict[int, PlacementError] = field(default_factory=dict)
-    freed: list[Waiting] = field(default_factory=list)
+    freed: list[gangs.Waiting] = field(default_factory=list)
     waits: str = ""
     at: datetime.datetime | None = None
 
@@ -108,41 +106,29 @@ class _Batch:
 class PodScheduler:
     """A scheduler that gives places to pods that look for one, and records pods where they run."""
 
-    def __init__(
-        self, database: Database, cluster_cache: ClusterCache, writer: PodWriter, ends: ReservationEnds
-    ) -> None:
+    def __init__(self, database: Database, cluster_cache: ClusterCache, writer: PodWriter) -> None:
         self._database = database
         self._cluster_cache = cluster_cache
         self._writer = writer
-        self._ends = ends
         self._choice = PlaceChoice()
         self._trial: tuple[object, dict[str, Mapping[str, Refusal]]] = None, {}
 
     # -- one pod --------------------------------------------------------------------------------------
-
-    def put(self, cluster: str, namespace: str, name: str, pod: Mapping[str, Any]) -> tuple[bool, PodAnswer]:
-        """Place a pod, or record where it runs if it names a node; returns whether it is new, and the answer.
-
-        A repeated request, with the uid and demands of before, returns what the pod has. Another pod of that
-        name is replaced. Raises NotFound for the cluster, ManifestError with everything that is wrong,
-        Unschedulable, Conflict, Unavailable.
-        """
-        taken = self.place(cluster, PodDocument.named(cluster, namespace, name, pod))
-        return taken.is_new, taken.answer
 
     def place(
         self, cluster: str, document: PodDocument, node: str | None = None, *, may_wait: bool = False
     ) -> PlacementResult:
         """Place a pod or a reservation, on one node if it is given, or record where it runs.
 
-        A repeated request returns what the pod has. `may_wait`: if too few of its gang have places, it takes
-        its own and waits for the others. Raises NotFound for the cluster, ManifestError with everything that
+        A repeated request, with the uid and demands of before, returns what the pod has. Another pod of that
+        name is replaced. `may_wait`: if too few of its gang have places, it takes its own and waits for the
+        others. Raises NotFound for the cluster, ManifestError with everything that
         is wrong, BadRequest, Unschedulable, Conflict, Unavailable.
         """
         refusing, is_fact = Refusing(), document.host or document.has_ended
 
         def once() -> PlacementResult:
-            view = self._ends.expire_and_view(cluster)
+            view = self.expire_and_view(cluster)
             if not is_fact:
                 return self._place(view, document, node, refusing, may_wait=may_wait)
             attributes = self._writer.attributes(view.facts, [document.namespace])
@@ -178,15 +164,15 @@ class PodScheduler:
             with suppress(ManifestError):
                 incoming = reading_of(document.manifest, settings)
                 batch = self._decided_one(view, document, incoming, node, refusing)
-        if incoming and batch and batch.arrivals and not _concerns_all(document, incoming):
-            place = batch.arrivals[0]
-            attributes = self._writer.attributes(view.facts, [document.namespace])
-            with self._choice.active.taking(place.state.root_id):
-                batch.at = self._writer.place_at_once(view, place, attributes)
-            if batch.at is not None:
-                return _result(batch, 0)
+                is_alone = batch.arrivals and not _concerns_all(document, incoming)
+                if is_alone and self._database.backend.has_claim_statement:
+                    attributes = self._writer.attributes(view.facts, [document.namespace])
+                    with self._choice.active.taking(batch.arrivals[0].state.root_id):
+                        batch.at = self._writer.place_at_once(view, batch.arrivals[0], attributes)
+                    if batch.at is not None:
+                        return _result(batch, 0)
         known = self.known(view, PodKey(document.namespace, document.name, document.uid))
-        same = same_pod(known, document)
+        same = same_pod(known, document) if known else None
         has_place = same is not None and same.node is not None and not waits(same)
         if same is not None and has_place and node not in (None, same.node) and document.keeps is None:
             # It may be on its way there: a caller that means to move it releases that place first.
@@ -205,8 +191,7 @@ class PodScheduler:
                 if not decided.arrivals:
                     raise NodeChanged("Other pods came first.")
                 if pod.gang is not None:
-                    words = f"Pod {document.full_name} is not placed without its gang: with it, there are"
-                    _settle_gang(decided, pod.gang, {0: words}, may_wait=may_wait)
+                    _settle_gang(decided, pod.gang, {0: document}, "with it, ", may_wait=may_wait)
                 return decided
 
             batch = self._written(batch, [document], again if _concerns_all(document, incoming) else None)
@@ -245,7 +230,7 @@ class PodScheduler:
     def known(self, view: ClusterSnapshot, sought: PodKey) -> list[StoredPod]:
         """Return pods of that name or uid."""
         with self._database.read() as connection:
-            return pods.namesakes(connection, view.facts.id, *sought)
+            return statements.namesakes(connection, view.facts.id, *sought)
 
     # -- many pods ------------------------------------------------------------------------------------
 
@@ -264,7 +249,7 @@ class PodScheduler:
             except BadRequest as error:
                 outcomes[number] = error
         try:
-            for some in in_portions(documents, _AT_ONCE):
+            for some in gangs.in_portions(documents, _AT_ONCE):
                 self._put(cluster, some, outcomes)
         except Unavailable as error:
             if not any(isinstance(outcome, PlacementResult) for outcome in outcomes.values()):
@@ -283,10 +268,10 @@ class PodScheduler:
             if document.host and not document.has_ended and not may_keep_off(document.manifest)
         }
         if reported:
-            view = self._ends.expire_and_view(cluster)
+            view = self.expire_and_view(cluster)
             outcomes |= self._stay(view, reported)
             documents = {number: each for number, each in documents.items() if number not in outcomes}
-        units = list(placed_together(documents))
+        units = list(gangs.placed_together(documents))
         if len(units) > 1:
             self._try_together(cluster, documents, outcomes, _TRIES_TOGETHER, view)
         for gang, members in units:
@@ -342,7 +327,7 @@ class PodScheduler:
 
         def once() -> dict[int, PodOutcome]:
             try:
-                now = looks.pop() if looks else self._ends.expire_and_view(cluster)
+                now = looks.pop() if looks else self.expire_and_view(cluster)
                 return self._together(now, documents, refusing)
             except NodeChanged as changed:
                 if next(tries) == most:
@@ -364,7 +349,7 @@ class PodScheduler:
         names = {(each.namespace, each.name) for each in documents.values()}
         with self._database.read() as connection:
             uids = {each.uid for each in documents.values()}
-            known = pods.any_namesakes(connection, view.facts.id, names, uids)
+            known = statements.any_namesakes(connection, view.facts.id, names, uids)
         new = without_namesakes(documents, known)
         fresh = {number: document for number, document in new.items() if not document.has_ended}
 
@@ -396,17 +381,17 @@ class PodScheduler:
         long are released. It is empty if the gang would be whole, or if too few members are given to tell.
         Raises NotFound for the cluster, Unavailable.
         """
-        view = self._ends.expire_and_view(cluster)
+        view = self.expire_and_view(cluster)
         # kube-scheduler asks for one member after another, while nothing changes.
         key, (known, refused) = (view.columns, gang, members), self._trial
         if known == key:
             return refused
         refused = {}
         coming = [each for each in members if not self._cluster_cache.may_have(view, [each.uid])]
-        if standing_of(view.columns, gang).counts.get(gang.name, 0) + len(coming) >= gang.least:
+        if gangs.standing_of(view.columns, gang).counts.get(gang.name, 0) + len(coming) >= gang.least:
             batch = _Batch(view, Refusing(), view)
             self._decide(batch, dict(enumerate(coming)))
-            if not standing_of(batch.after.columns, gang).is_whole:
+            if not gangs.standing_of(batch.after.columns, gang).is_whole:
                 refused = {
                     coming[number].uid: error.refusals
                     for number, error in batch.refused.items()
@@ -415,6 +400,60 @@ class PodScheduler:
         self._trial = key, refused
         return refused
 
+    # -- what has ended by now ------------------------------------------------------------------------
+
+    def expire_and_view(self, cluster: str) -> ClusterSnapshot:
+        """Return the cluster as it is now: nothing in it has expired, no pod waits too long for its gang.
+
+        Raises NotFound, Unavailable.
+        """
+        view = self._cluster_cache.view(cluster)
+        if view.waiting and gangs.overdue(view.waiting):
+            self.release_waiting(cluster)
+            view = self._cluster_cache.view(cluster)
+        if view.reserved and gangs.due_on(view.reserved):
+            retry_until_deadline(lambda: self._release(self._cluster_cache.view(cluster)))
+            view = self._cluster_cache.view(cluster)
+        return view
+
+    def release_waiting(self, cluster: str, gang: Gang | None = None) -> None:
+        """Release the pods that wait for the gang, without one all that wait too long.
+
+        Raises NotFound, Unavailable.
+        """
+
+        def once() -> None:
+            view = self._cluster_cache.view(cluster)
+            if view.waiting and gang is not None:
+                self._give_up(view, gangs.standing_of(view.columns, gang).waiting)
+            elif view.waiting:
+                self._give_up(view, gangs.overdue(view.waiting))
+
+        retry_until_deadline(once)
+
+    def _give_up(self, view: ClusterSnapshot, waiting: Sequence[gangs.Waiting]) -> None:
+        """Release the pods that still wait as they did, all of them at once. Raises NodeChanged, Unavailable.
+
+        A pod that was bound again meanwhile, and waits anew with a later end, stays.
+        """
+        if not waiting:
+            return
+        attributes = self._writer.attributes(view.facts)
+        with self._database.write() as transaction:
+            locked = self._writer.lock(transaction, view, {each.node.root_id for each in waiting})
+            now = {pod.uid: pod for state in locked.states.values() for pod in state.waiting}
+            before = {each.pod.uid: each.pod.membership for each in waiting}
+            still = {uid for uid, pod in now.items() if uid in before and pod.membership == before[uid]}
+            rows = statements.any_namesakes(transaction, view.facts.id, (), still)
+            self._writer.commit(transaction, locked, attributes, PodMoves(leaving=rows, unreserves=True))
+
+    def _release(self, view: ClusterSnapshot) -> None:
+        if due := gangs.due_on(view.reserved):
+            attributes = self._writer.attributes(view.facts)
+            with self._database.write() as transaction:
+                locked = self._writer.lock_unchanged(transaction, view, {each.root_id for each in due})
+                self._writer.commit(transaction, locked, attributes, PodMoves(ending=due))
+
     # -- the steps of both ----------------------------------------------------------------------------
 
     def _decided(
@@ -422,15 +461,11 @@ class PodScheduler:
     ) -> _Batch:
         """Decide where pods go, one after another; of gangs that are placed together enough, or none."""
         batch = _Batch(view, refusing, view)
-        for gang, members in placed_together(documents):
+        for gang, members in gangs.placed_together(documents):
             tried = _Batch(view, refusing, batch.after)
             self._decide(tried, members)
             if gang is not None:
-                words = {
-                    number: f"Pod {document.full_name} is not placed without its gang: there are"
-                    for number, document in members.items()
-                }
-                _settle_gang(tried, gang, words, batch.arrivals.values())
+                _settle_gang(tried, gang, members, others=batch.arrivals.values())
             batch.refused |= tried.refused
             batch.freed += tried.freed
             if tried.arrivals:
@@ -468,7 +503,7 @@ class PodScheduler:
         again, or clashes twice and the caller `gives_up`; Unavailable.
         """
         facts, refusing = batch.before.facts, batch.refusing
-        arriving = documents if again is not None else [each.document for each in batch.arrivals.values()]
+        arriving = map(attrgetter("document"), batch.arrivals.values()) if again is None else documents
         attributes = self._writer.attributes(facts, {each.namespace for each in arriving})
         tried: list[NodeInfo] = []
         try:
@@ -480,8 +515,7 @@ class PodScheduler:
                         raise NodeChanged("The cluster changed meanwhile.")
                     batch = again(now)
                 if batch.arrivals:
-                    roots = {arrival.state.root_id for arrival in batch.arrivals.values()}
-                    tried += [batch.before.nodes[root_id] for root_id in roots]
+                    tried += [batch.before.nodes[each.state.root_id] for each in batch.arrivals.values()]
                     self._write(transaction, batch, attributes, checks_rules=again is None)
         except (NodeRefused, ProviderGone) as refusal:
             # It may be one where only members that waited are freed.
@@ -489,11 +523,11 @@ class PodScheduler:
             refused = next((node for node in nodes if node.id == refusal.node_id), None)
             if refused is None:
                 raise
-            if refused in refusing:
+            if refused in refusing.nodes:
                 # Pods that run there are recorded whatever the node says, so trying again does not help.
                 raise Conflict(str(refusal)) from refusal
             # If the node is unchanged, so that the next view has the same state, it will refuse for good.
-            refusing.add(refused)
+            refusing.nodes.add(refused)
             raise NodeChanged(str(refusal)) from refusal
         except NodeChanged:
             if len(documents) == 1:
@@ -523,33 +557,27 @@ class PodScheduler:
                 roots.add(pod.root_id)
         locked = self._writer.lock_unchanged(transaction, view, roots, checks_rules=checks_rules)
         self._writer.check_namesakes(transaction, view.facts, keys, leaving)
-        self._writer.commit(
-            transaction,
-            locked,
-            attributes,
-            arrivals=arrivals,
-            leaving=leaving,
-            freed=batch.freed,
-            decided=decided,
-        )
+        moves = PodMoves(arrivals, leaving, freed=batch.freed, decided=decided)
+        self._writer.commit(transaction, locked, attributes, moves)
 
 
 def _settle_gang(
     batch: _Batch,
     gang: Gang,
-    words: Mapping[int, str],
-    others: Iterable[PodPlacement] = (),
+    members: Mapping[int, PodDocument],
+    words: str = "",
     *,
+    others: Iterable[PodPlacement] = (),
     may_wait: bool = False,
 ) -> None:
     """Refuse the pods of a batch, all members of a gang, if too few have places, or let them wait there.
 
-    `words` begin the sentence that refuses each; `others` come, too. If there are enough, members that waited
-    are freed.
+    `words` are part of the sentence that refuses each; `others` come, too. If there are enough, members that
+    waited are freed.
     """
     memberships = [each.recorded.membership for each in (*others, *batch.arrivals.values())]
     gone = set(map(consumer_of, batch.leaving))
-    standing = standing_of(batch.before.columns, gang, memberships, gone)
+    standing = gangs.standing_of(batch.before.columns, gang, memberships, gone)
     if standing.is_whole:
         batch.freed += standing.waiting
     elif may_wait:
@@ -560,8 +588,10 @@ def _settle_gang(
             batch.arrivals[number] = replace(place, recorded=replace(place.recorded, membership=membership))
     else:
         batch.arrivals.clear()
-        for number, sentence in words.items():
-            batch.refused.setdefault(number, GangWaits(f"{sentence} places for {standing}."))
+        for number, each in members.items():
+            why = f"{words}there are places for {standing}"
+            refusal = gangs.GangWaits(f"Pod {each.full_name} is not placed without its gang: {why}.")
+            batch.refused.setdefault(number, refusal)
 
 
 def _result(batch: _Batch, number: int) -> PlacementResult:
@@ -583,4 +613,4 @@ def _may_concern_all(document: PodDocument) -> bool:
     """Return whether a pod may keep pods off, or else, if it does not run, needs some or is of a gang."""
     if document.host:
         return may_keep_off(document.manifest)
-    return may_require(document.manifest) or gang_to_place(document) is not None
+    return may_require(document.manifest) or gangs.gang_to_place(document) is not None

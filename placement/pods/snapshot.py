@@ -36,14 +36,12 @@ NodeMarks = tuple[tuple[int, ...], ...]
 """The number of the node picture in each row, page by page; it keeps no nodes alive for long."""
 
 
+@dataclass(slots=True, eq=False)
 class NodeRows:
-    """The node of each row, from 0 on; never changed."""
+    """The node of each row, from 0 on, page by page; never changed."""
 
-    __slots__ = ("_pages", "marks")
-
-    def __init__(self, pages: tuple[tuple[NodeInfo, ...], ...], marks: NodeMarks) -> None:
-        self._pages = pages
-        self.marks = marks
+    pages: tuple[tuple[NodeInfo, ...], ...]
+    marks: NodeMarks
 
     @classmethod
     def of(cls, nodes: Iterable[NodeInfo]) -> NodeRows:
@@ -54,17 +52,17 @@ class NodeRows:
         return cls(pages, marks)
 
     def __len__(self) -> int:
-        return _PAGE * (len(self._pages) - 1) + len(self._pages[-1]) if self._pages else 0
+        return _PAGE * (len(self.pages) - 1) + len(self.pages[-1]) if self.pages else 0
 
     def __iter__(self) -> Iterator[NodeInfo]:
-        return chain.from_iterable(self._pages)
+        return chain.from_iterable(self.pages)
 
     def __getitem__(self, row: int) -> NodeInfo:
-        return self._pages[row >> _BITS][row & _LAST]
+        return self.pages[row >> _BITS][row & _LAST]
 
     def at(self, rows: Iterable[int]) -> list[NodeInfo]:
         """Return the nodes in these rows, in that order; much faster than one by one."""
-        pages = self._pages
+        pages = self.pages
         return [pages[row >> _BITS][row & _LAST] for row in rows]
 
     def changed_since(self, before: NodeMarks) -> list[int]:
@@ -79,14 +77,15 @@ class NodeRows:
 
     def changed(self, changes: Iterable[tuple[int, NodeInfo]]) -> NodeRows:
         """Return these rows with other nodes in some of them."""
-        pages, marks = list(self._pages), list(self.marks)
-        own: dict[int, list[NodeInfo]] = {}
+        pages, marks = list(self.pages), list(self.marks)
+        own, serials = dict[int, list[NodeInfo]](), dict[int, list[int]]()
         for row, node in changes:
             page, place = divmod(row, _PAGE)
-            own.setdefault(page, list(pages[page]))[place] = node
+            if page not in own:
+                own[page], serials[page] = list(pages[page]), list(marks[page])
+            own[page][place], serials[page][place] = node, node.serial
         for page, nodes in own.items():
-            pages[page] = tuple(nodes)
-            marks[page] = tuple([node.serial for node in nodes])
+            pages[page], marks[page] = tuple(nodes), tuple(serials[page])
         return NodeRows(tuple(pages), tuple(marks))
 
 
@@ -110,23 +109,21 @@ class NodePlaces:
         return {node.root_id: row for row, node in enumerate(self._nodes)}
 
 
+@dataclass(slots=True, eq=False)
 class NodeIndex(Mapping[Key, NodeInfo]):
     """A mapping of nodes by a key that is unique to each."""
 
-    __slots__ = ("_nodes", "_rows")
-
-    def __init__(self, rows: Mapping[Key, int], nodes: NodeRows) -> None:
-        self._rows: Mapping[Key, int] = rows
-        self._nodes = nodes
+    rows: Mapping[Key, int]
+    nodes: NodeRows
 
     def __getitem__(self, key: Key) -> NodeInfo:
-        return self._nodes[self._rows[key]]
+        return self.nodes[self.rows[key]]
 
     def __iter__(self) -> Iterator[Key]:
-        return iter(self._rows)
+        return iter(self.rows)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
 
 # The table of nodes that change: a node is counted when the table is requested, not when it changes.
@@ -284,11 +281,6 @@ class NodeColumns:
         """Return the nodes by name."""
         return NodeIndex(self.order.by_name, self.nodes)
 
-    @cached_property
-    def by_root(self) -> Mapping[int, NodeInfo]:
-        """Return the nodes by the id of their host provider."""
-        return NodeIndex(self.order.by_root, self.nodes)
-
     @property
     def names(self) -> Collection[str]:
         """Return the names of the nodes, row by row."""
@@ -323,22 +315,19 @@ class NodeColumns:
 
     def updated(self, fresh: Iterable[NodeInfo], gone: Collection[str] = ()) -> NodeColumns:
         """Return the nodes after `fresh` ones changed or came, and nodes with the names `gone` went."""
-        coming = {node.name: node for node in fresh}
         rows, roots = self.order.by_name, self.order.by_root
-        changes: list[tuple[int, NodeInfo]] = []
-        for name, node in coming.items():
-            row = rows.get(name, -1)
+        changes, others = list[tuple[int, NodeInfo]](), list[tuple[int, NodeAttributes]]()
+        coming, is_same = list(fresh), rows.keys().isdisjoint(gone)
+        for node in coming:
+            row = rows.get(node.name, -1)
             if row != roots.get(node.root_id):
-                return self._rearranged(coming, gone)
+                is_same = False
+            elif node.attributes is not self.nodes[row].attributes:
+                others.append((row, node.attributes))
             changes.append((row, node))
-        if not rows.keys().isdisjoint(gone):
-            return self._rearranged(coming, gone)
+        if not is_same:
+            return self._rearranged({node.name: node for node in coming}, gone)
         nodes = self.nodes.changed(changes)
-        others = [
-            (row, node.attributes)
-            for row, node in changes
-            if node.attributes is not self.nodes[row].attributes
-        ]
         labels = {}
         for key, column in list(self._labels.items()):
             if not column.is_worn:

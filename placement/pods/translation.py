@@ -13,11 +13,10 @@ from urllib.parse import quote
 from placement.allocations.kubernetes_resources import CORE_CLASS, CPU_CLASS, host_class, numa_class
 from placement.engine.numa.host import FACE_VALUE, BindPolicy, ExclusiveLevel, NumaExclusivity, NumaPolicy
 from placement.pods.cache import ClusterCache, ClusterSnapshot
-from placement.pods.documents import PodDocument
 from placement.pods.koordinator.node import BIND_TRAITS, NUMA_POLICY_TRAITS, NUMA_TRAITS, label_trait
 from placement.pods.koordinator.settings import node_labels
-from placement.pods.model import HostBindPolicy, PodRequest, PodSpec
-from placement.pods.reading import import_pod
+from placement.pods.model import NO_REQUEST, HostBindPolicy, PodRequest, PodSpec
+from placement.pods.reading import PodDocument, import_pod
 from placement.providers.statements import names
 from placement.providers.statements.clusters import Cluster, found
 from placement.storage.database import Database
@@ -101,14 +100,14 @@ class ClusterShape:
 
 
 def fallback_queries(
-    request: PodRequest | None, shape: ClusterShape, labels: tuple[str, ...]
+    request: PodRequest, shape: ClusterShape, labels: tuple[str, ...]
 ) -> list[FallbackQuery]:
     """Return the queries for a pod, best first; `labels` are traits that its node must have.
 
     There are queries for each number of threads per core and each NUMA policy among the hosts; none where the
     pod gets more CPUs of its own than any such host has, for queries grow with them.
     """
-    if request is None:
+    if request is NO_REQUEST:
         return [FallbackQuery("any host", (("CUSTOM_PODS", 1),), labels, (), shape.aggregate)]
     large_enough: Collection[int] = (0,)
     if request.bound and request.need:
@@ -271,10 +270,8 @@ def gaps_of(
     if selection.terms is not None:
         yield "required node affinity: expressions about labels have no form as traits"
     yield "taints and unschedulable nodes: queries find hosts that the pod may not go to"
-    if incoming.rules:
+    if incoming.rules.say_anything:
         yield "pod affinity and topology spread: queries know nothing of the pods that are placed"
-    if request is None:
-        return
     if request.bound and request.need:
         yield "which threads of a core: PCPU counts threads, logical CPUs are chosen when the pod is placed"
         yield "which cores are best: the order of candidates knows no sockets, broken cores or strategies"
@@ -356,7 +353,7 @@ def _shape(cluster: Cluster, view: ClusterSnapshot, incoming: PodSpec) -> Cluste
         threads, cpus = kind.imported.topology.threads_per_core, len(kind.imported.topology.by_cpu)
         if threads:
             most_cpus[threads] = max(cpus, most_cpus.get(threads, 0))
-    asked = [(kind.offers, name) for kind in kinds for name in incoming.amounts]
+    asked = [(kind.offers, name) for kind in kinds for name in incoming.request.amounts]
     offered = {name for offers, name in asked if offers.on_numa_nodes(name)}
     on_hosts = {name for offers, name in asked if offers.host(name) is not None}
     below = {name for name in offered - on_hosts if host_class(name) == numa_class(name)}
@@ -376,7 +373,7 @@ def _shape(cluster: Cluster, view: ClusterSnapshot, incoming: PodSpec) -> Cluste
 
 
 def _nowhere(
-    request: PodRequest | None,
+    request: PodRequest,
     shape: ClusterShape,
     fallbacks: list[FallbackQuery],
     classes: Mapping[str, int],
@@ -390,7 +387,7 @@ def _nowhere(
     if missing:
         return f"there is no query: no provider has {', '.join(sorted(missing))}"
     most = max(shape.most_cpus.values(), default=0)
-    if request is not None and request.bound and request.need > most > 0:
+    if request.bound and request.need > most > 0:
         return (
             f"there is no query: {request.need} CPUs of its own are more than the {most} of the largest host"
         )

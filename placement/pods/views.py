@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,16 +13,22 @@ from placement.allocations.statements import lists
 from placement.allocations.statements.lists import ListedHolding
 from placement.engine.domain import request_scope
 from placement.engine.numa.cpus import CpuSet, LogicalCpu, SharedPool
-from placement.pods.cache import ClusterCache
+from placement.pods.cache import ClusterCache, ClusterFacts, NodeLoader
 from placement.pods.cycle import Kept, kept_on
-from placement.pods.host import foreign_cpus, ledger_of
+from placement.pods.gangs import due_on
+from placement.pods.host import (
+    Place,
+    foreign_cpus,
+    host_pools,
+    known_cpus,
+    ledger_of,
+    pod_cpus,
+    report_differences,
+)
 from placement.pods.koordinator.settings import scheduler_settings
 from placement.pods.model import KubeletPod, RecordedPod, Takeover
 from placement.pods.node_info import NodeInfo, beyond_offers
-from placement.pods.node_loading import ClusterFacts, NodeLoader
-from placement.pods.reservation_ends import records_after, without_expired
-from placement.pods.shared_pools import host_pools, known_cpus, pod_cpus, report_differences
-from placement.pods.statements.pods import RESERVED
+from placement.pods.statements import RESERVED
 from placement.providers import view
 from placement.providers.service import missing
 from placement.providers.statements import clusters, contents
@@ -157,6 +164,39 @@ def _cpus(state: NodeInfo, foreign: CpuSet) -> Iterator[CpuView]:
             yield CpuView(row, "reservation", consumer=owner.consumer, reservation=name)
         else:
             yield CpuView(row, next((name for name, cpus in others if cpu in cpus), "free"))
+
+
+def without_expired(node: NodeInfo) -> NodeInfo:
+    """Return a node as a reader sees it: without its reservations that have expired by now.
+
+    Readers write nothing; the next writer of the cluster releases what the reservations hold.
+    """
+    expired = frozenset(each.reservation.consumer for each in due_on({node.root_id: node}))
+    return node.without(expired) if expired else node
+
+
+def records_after(
+    members: Sequence[TreeMember],
+    records: Mapping[int, Mapping[int, Stored]],
+    before: NodeInfo,
+    after: NodeInfo,
+) -> Mapping[int, Mapping[int, Stored]]:
+    """Return the inventories of a tree, by provider id and class id, less what `after` does not hold."""
+    if after is before:
+        return records
+    freed = Counter[Place]()
+    for shares in before.accounts.shares.values():
+        freed.update(shares)
+    for shares in after.accounts.shares.values():
+        freed.subtract(shares)
+    paths = {member.id: before.identity.path(member.name) for member in members}
+    return {
+        id_: {
+            class_id: record._replace(used=max(0, record.used - freed[Place(paths[id_], record.class_name)]))
+            for class_id, record in of_provider.items()
+        }
+        for id_, of_provider in records.items()
+    }
 
 
 # Nodes that refuse pods whatever is free there, and why.

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import repeat
 from operator import attrgetter
-from types import MappingProxyType
 from typing import NamedTuple
 
 from placement.allocations.claims import changes_of
@@ -26,11 +25,12 @@ from placement.allocations.statements.consumers import (
 from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import Conflict
 from placement.engine.domain.request_scope import utcnow
-from placement.pods.cache import ClusterCache, ClusterSnapshot
-from placement.pods.documents import PodDocument
+from placement.pods import statements
+from placement.pods.cache import ClusterCache, ClusterFacts, ClusterSnapshot, facts_of
+from placement.pods.gangs import AVAILABLE, Ending, Waiting, used_by
 from placement.pods.model import HostIdentity, RecordedPod
 from placement.pods.node_info import NodeAllocations, NodeInfo
-from placement.pods.node_loading import ClusterFacts, all_stored_accounts, facts_of
+from placement.pods.reading import PodDocument
 from placement.pods.rows import (
     FORMAT,
     PodAnswer,
@@ -44,12 +44,12 @@ from placement.pods.rows import (
     reservation_ended_by,
     resumed_status,
     status_of,
+    stored_accounts,
     waits,
     was_ended_by,
     without_wait,
 )
-from placement.pods.statements import nodes, pods
-from placement.pods.statements.pods import PodInsert, PodValues, StoredPod
+from placement.pods.statements import PodInsert, PodValues, StoredPod
 from placement.providers.statements import clusters, providers
 from placement.providers.statements.clusters import Cluster
 from placement.providers.statements.names import ClassIds
@@ -128,11 +128,11 @@ class NodeChange:
     def consumers(self) -> set[str]:
         """Return the consumers that hold something else afterwards."""
         before, after = self.before.shares, self.after.shares
-        return {
-            consumer
-            for consumer in before.keys() | after.keys()
-            if before.get(consumer, {}) != after.get(consumer, {})
-        }
+        others = set[str]()
+        for consumer in before.keys() | after.keys():
+            if before.get(consumer, {}) != after.get(consumer, {}):
+                others.add(consumer)
+        return others
 
     def described(self, accounts: NodeAllocations, consumer: str) -> dict[str, object] | None:
         """Return what records show of a consumer by these accounts, None if it holds nothing.
@@ -145,32 +145,12 @@ class NodeChange:
         return {"allocations": held} if held else None
 
 
-AVAILABLE, SUCCEEDED = "Available", "Succeeded"
-"""The phases of a reservation that is on its node, and of one that its only owner used."""
-
-
 class PodKey(NamedTuple):
     """A key to find pods by: a name or, if it is given, a uid."""
 
     namespace: str
     name: str
     uid: str | None = None
-
-
-class Ending(NamedTuple):
-    """A reservation that ends: on which host provider it is, its phase from now on, and why."""
-
-    reservation: RecordedPod
-    root_id: int
-    phase: str
-    remark: str
-
-
-class Waiting(NamedTuple):
-    """A pod that waits for its gang, and its node."""
-
-    pod: RecordedPod
-    node: NodeInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,21 +165,12 @@ class PodReport:
 class PodPlacement(PodReport):
     """A pod that gets a place, or is reported at one: its node before it comes, and what it holds there.
 
-    `used` is the reservation that it takes from.
+    `ends` is how the reservation ends that it takes from, if no other pod may use that.
     """
 
     state: NodeInfo
     recorded: RecordedPod
-    used: RecordedPod | None = None
-
-    @property
-    def ends(self) -> Ending | None:
-        """Return how the reservation ends that it uses; None if other pods may use that, too."""
-        used, document = self.used, self.document
-        if used is None or used.keeps is None or not used.keeps.allocate_once:
-            return None
-        remark = used_by(document.full_name, document.uid)
-        return Ending(used, self.state.root_id, SUCCEEDED, remark)
+    ends: Ending | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +179,23 @@ class LockedNodes:
 
     states: Mapping[int, NodeInfo]
     accounts: Mapping[int, NodeAllocations]
+
+
+@dataclass(frozen=True, slots=True)
+class PodMoves:
+    """Pods that arrive and leave together, and reservations that end.
+
+    `freed` pods need not wait for their gang any longer. `decided` are the nodes, by host provider, with
+    their arrivals, if these were counted already and nothing leaves. `unreserves`: the pods that leave never
+    ran, so reservations that they ended are brought back where their room is still free.
+    """
+
+    arrivals: Sequence[PodReport] = ()
+    leaving: Sequence[StoredPod] = ()
+    ending: Sequence[Ending] = ()
+    freed: Sequence[Waiting] = ()
+    decided: Mapping[int, NodeInfo] = field(default_factory=dict)
+    unreserves: bool = False
 
 
 # What tells whether a pod is as it was.
@@ -242,11 +230,11 @@ class PodWriter:
     ) -> datetime.datetime | None:
         """Write a pod by one statement if none of its name or uid exists and its node is as in the view.
 
-        Returns when it was written. Returns None, and does nothing, if that cannot be; `commit` finds out
-        why. So it is on databases without such a statement, and where more changes than the pod's own
-        shares and CPUs, as where a reservation ends. Raises OutcomeUnknown, Unavailable.
+        The database has such a statement. Returns when the pod was written. Returns None, and does nothing,
+        if that cannot be; `commit` finds out why. So it is where more changes than the pod's own shares and
+        CPUs, as where a reservation ends. Raises OutcomeUnknown, Unavailable.
         """
-        if not self._database.backend.has_claim_statement or arrival.ends is not None:
+        if arrival.ends is not None:
             return None
         recorded, consumer = arrival.recorded, arrival.recorded.consumer
         before = view.nodes[arrival.state.root_id]
@@ -278,7 +266,7 @@ class PodWriter:
             rules_generation=view.rules_generation,
         )
         try:
-            written = pods.place_at_once(self._database, wanted, now)
+            written = statements.place_at_once(self._database, wanted, now)
         except Unreachable:
             raise
         except TryAgain:
@@ -303,7 +291,7 @@ class PodWriter:
         and the cluster is not locked, so no pod with required anti-affinity may have come since.
         """
         generation = view.rules_generation if checks_rules else None
-        trees = nodes.lock_with_use(transaction, roots, view.facts.id, generation)
+        trees = statements.lock_with_use(transaction, roots, view.facts.id, generation)
         states, stored = dict[int, NodeInfo](), dict[int, NodeAllocations]()
         owed = list[NodeInfo]()
         for root_id in roots:
@@ -313,7 +301,7 @@ class PodWriter:
             states[root_id], stored[root_id] = known, known.accounts
             if tree.used != known.due:
                 owed.append(known)
-        stored |= all_stored_accounts(transaction, owed)
+        stored |= stored_accounts(transaction, owed)
         return LockedNodes(states, stored)
 
     def lock(self, transaction: Transaction, view: ClusterSnapshot, roots: Collection[int]) -> LockedNodes:
@@ -324,7 +312,7 @@ class PodWriter:
         """
         if not roots:
             return LockedNodes({}, {})
-        stamps = nodes.lock(transaction, roots, view.facts.id)
+        stamps = statements.lock_hosts(transaction, roots, view.facts.id)
         known = {root_id: view.nodes[root_id].revision for root_id in roots if root_id in view.nodes}
         # A change of the profile stamps every node, so unchanged nodes need no look at the settings.
         if stamps != known:
@@ -332,7 +320,7 @@ class PodWriter:
             if cluster is None or facts_of(cluster) != view.facts:
                 raise NodeChanged("The settings of the cluster changed meanwhile.")
         states = self._cluster_cache.loader.load(transaction, view.facts, roots, view.nodes)
-        return LockedNodes(states, all_stored_accounts(transaction, states.values()))
+        return LockedNodes(states, stored_accounts(transaction, states.values()))
 
     def check_namesakes(
         self,
@@ -344,105 +332,83 @@ class PodWriter:
         """Raise NodeChanged unless the pods of these names or uids are the known ones, where they were."""
         # A reservation that is over may be brought back to its node meanwhile.
         if off := [pod.id for pod in known if pod.root_id is None]:
-            pods.lock(transaction, off)
+            statements.lock_rows(transaction, off)
         if len(sought) == 1:
-            now = pods.namesakes(transaction, facts.id, *sought[0])
+            now = statements.namesakes(transaction, facts.id, *sought[0])
         else:
             names, uids = {key[:2] for key in sought}, {key.uid for key in sought if key.uid}
-            now = pods.any_namesakes(transaction, facts.id, names, uids)
+            now = statements.any_namesakes(transaction, facts.id, names, uids)
         if list(map(_STATE, now)) != list(map(_STATE, known)):
             raise NodeChanged("The pod itself changed meanwhile.")
 
     def renew(self, transaction: Transaction, facts: ClusterFacts, pod: StoredPod) -> None:
         """Renew a claim as if it was made now. Raises NodeChanged if the pod is not what it was."""
         if pod.root_id is not None:
-            nodes.lock(transaction, {pod.root_id})
+            statements.lock_hosts(transaction, {pod.root_id})
         self.check_namesakes(transaction, facts, [PodKey(pod.namespace, pod.name, pod.uid)], [pod])
-        pods.touch(transaction, pod.id)
+        statements.touch(transaction, pod.id)
         transaction.records.append(changed(facts.name, pod, claimed="again"))
 
     def commit(
-        self,
-        transaction: Transaction,
-        locked: LockedNodes,
-        attributes: PodAttributes,
-        *,
-        arrivals: Sequence[PodReport] = (),
-        leaving: Sequence[StoredPod] = (),
-        ending: Sequence[Ending] = (),
-        freed: Sequence[Waiting] = (),
-        decided: Mapping[int, NodeInfo] = MappingProxyType({}),
-        unreserves: bool = False,
+        self, transaction: Transaction, locked: LockedNodes, attributes: PodAttributes, moves: PodMoves
     ) -> None:
         """Let pods leave, reservations end and pods arrive, on nodes that are locked.
 
-        The cluster is locked, too, and alone, if a pod keeps others off. `freed` pods need not wait for their
-        gang any longer. `decided` are the nodes, by host provider, with their arrivals, if these were counted
-        already and nothing leaves. `unreserves`: the pods that leave never ran, so reservations that they
-        ended are brought back where their room is still free.
-
-        Raises NodeChanged (NodeRefused if a node does not take its pods), Conflict (ProviderGone if a
-        provider is lost).
+        The cluster is locked, too, and alone, if a pod keeps others off. Raises NodeChanged (NodeRefused if a
+        node does not take its pods), Conflict (ProviderGone if a provider is lost).
         """
-        ending, coming = [*ending], dict[int, list[RecordedPod]]()
-        for each in arrivals:
+        ending, coming = [*moves.ending], dict[int, list[RecordedPod]]()
+        arriving, keeps_off = set[str](), False
+        for each in moves.arrivals:
             if isinstance(each, PodPlacement):
                 coming.setdefault(each.state.root_id, []).append(each.recorded)
                 ending += [] if each.ends is None else [each.ends]
-        arriving, keeps_off = set[str](), False
-        left, gone = set[int](), frozenset(map(consumer_of, leaving))
-        for pod in leaving:
+                arriving.add(each.recorded.consumer)
+                keeps_off = keeps_off or bool(each.recorded.affinity.apart)
+        left, gone = set[int](), frozenset(map(consumer_of, moves.leaving))
+        for pod in moves.leaving:
             if pod.root_id is not None:
                 left.add(pod.root_id)
         for end in ending:
             left.add(end.root_id)
             gone |= {end.reservation.consumer}
-        returning = _returning(transaction, attributes, leaving) if unreserves else {}
+        returning = _returning(transaction, attributes, moves.leaving) if moves.unreserves else {}
         # A pod that moves leaves its former node before it comes to the other one.
         for roots in (
             *([root_id] for root_id in sorted(left - coming.keys())),
-            sorted(coming.keys() | decided.keys()),
+            sorted(coming.keys() | moves.decided.keys()),
         ):
             changes, idle = list[NodeChange](), list[int]()
             for root_id in roots:
-                before, stored = locked.states[root_id], locked.accounts[root_id]
-                after = decided.get(root_id) or before.without(gone)
-                for recorded in () if root_id in decided else coming.get(root_id, ()):
-                    after = after.with_pod(recorded)
-                for row in returning.get(root_id, ()):
-                    if after.has_room_for(held_by(row)):
-                        after = after.with_pod(held_by(row))
-                        again = row.values(resumed_status(row.status), FORMAT, before.id)
-                        pods.update(transaction, {row.id: again})
-                        record = changed(attributes.cluster, row, phase=AVAILABLE)
-                        transaction.records.append(record)
-                bearers = _bearers(after, stored, attributes, gone)
-                for recorded in coming.get(root_id, ()):
-                    arriving.add(recorded.consumer)
-                    keeps_off = keeps_off or bool(recorded.affinity.apart)
-                    bearers[recorded.consumer] = attributes.pod(recorded.consumer, recorded.namespace)
-                change = NodeChange(
-                    before.id, before.cluster_id, before.identity, stored, after.accounts, bearers
-                )
-                changes.append(change)
+                after = moves.decided.get(root_id)
+                if after is None:
+                    after = locked.states[root_id].without(gone) if gone else locked.states[root_id]
+                    for recorded in coming.get(root_id, ()):
+                        after = after.with_pod(recorded)
+                if root_id in returning:
+                    after = _with_returned(transaction, attributes, after, returning[root_id])
+                here = coming.get(root_id, ())
+                change = _change_to(after, locked.accounts[root_id], attributes, gone, here)
                 if change.is_empty:
                     idle.append(root_id)
-            self.write(transaction, changes)
+                else:
+                    changes.append(change)
+            if changes:
+                self.write(transaction, changes)
             # Pods that hold nothing come and go, too.
             providers.touch(transaction, (), idle)
-        if leaving:
-            pods.delete(transaction, [pod.id for pod in leaving])
+        if moves.leaving:
+            statements.delete(transaction, [pod.id for pod in moves.leaving])
         if keeps_off:
             clusters.raise_rules_generation(transaction, attributes.cluster_id)
         if ending:
             _end(transaction, attributes, ending)
         consumers.delete_idle(transaction, gone - arriving)
-        if freed:
-            _end_waits(transaction, attributes, freed)
-        transaction.records.extend(
-            came_and_left(attributes.cluster, leaving, [each.answer for each in arrivals])
-        )
-        pods.insert(transaction, attributes.cluster_id, list(map(pod_values, arrivals)))
+        if moves.freed:
+            _end_waits(transaction, attributes, moves.freed)
+        answers = map(attrgetter("answer"), moves.arrivals)
+        transaction.records.extend(came_and_left(attributes.cluster, moves.leaving, answers))
+        statements.insert(transaction, attributes.cluster_id, list(map(pod_values, moves.arrivals)))
 
     def stay(
         self, transaction: Transaction, facts: ClusterFacts, reports: Iterable[tuple[StoredPod, PodReport]]
@@ -452,18 +418,15 @@ class PodWriter:
         for row, report in reports:
             values[row.id] = pod_values(report, row)
             transaction.records.append(arrived(facts.name, report.answer, row))
-        pods.update(transaction, values)
+        statements.update(transaction, values)
 
-    def write(self, transaction: Transaction, given: Iterable[NodeChange]) -> bool:
-        """Write changes of nodes of one cluster that share no consumer, and stamp their hosts.
+    def write(self, transaction: Transaction, changes: Sequence[NodeChange]) -> None:
+        """Write changes of nodes of one cluster that share no consumer, and stamp their hosts; none is empty.
 
         Consumers come first, then providers, each in ascending order. Only differences are written, by the
-        statements of ordinary claims, which refuse what does not fit. Returns whether there are any. Raises
-        NodeChanged if something does not fit any more, Conflict if a consumer is not of this cluster.
+        statements of ordinary claims, which refuse what does not fit. Raises NodeChanged if something does
+        not fit any more, Conflict if a consumer is not of this cluster.
         """
-        changes = [change for change in given if not change.is_empty]
-        if not changes:
-            return False
         bearers: dict[str, ConsumerAttributes] = {}
         concerned, new, gone = set[str](), list[ConsumerAttributes](), set[str]()
         for change in changes:
@@ -489,18 +452,19 @@ class PodWriter:
                     kind = TargetKind.ALLOCATIONS
                     transaction.record(action, kind, uuid, before=before, after=after, consumer=uuid)
         self._write_shares(transaction, changes, concerned & existing.keys())
-        left, taken = list[pods.NodeCpu](), dict[pods.NodeCpu, tuple[str, str]]()
+        left, taken = set[statements.NodeCpu](), dict[statements.NodeCpu, tuple[str, str]]()
         for change in changes:
             node_id, old, own = change.node_id, change.before.cpus, change.after.cpus
-            left += [(node_id, cpu) for cpu, owner in old.items() if own.get(cpu) != owner]
+            for cpu, owner in old.items():
+                if own.get(cpu) != owner:
+                    left.add((node_id, cpu))
             for cpu, owner in own.items():
                 if old.get(cpu) != owner:
                     taken[node_id, cpu] = owner.consumer, owner.level
         if left:
-            pods.disown(transaction, left)
-        pods.own(transaction, taken)
+            statements.disown(transaction, left)
+        statements.own(transaction, taken)
         consumers.delete_idle(transaction, gone)
-        return True
 
     def _write_shares(
         self, transaction: Transaction, changes: Sequence[NodeChange], existing: Collection[str]
@@ -515,18 +479,23 @@ class PodWriter:
                     for place in shares.get(consumer, ()):
                         names.add(place.resource_class)
                         paths.add(place.path)
-            for path in paths:
+            # The host comes first: if the whole tree is gone, its name is the one to tell.
+            for path in sorted(paths):
                 uuids[change.identity.uuid(path)] = change, path
         locked = providers.lock_and_stamp(transaction, uuids)
         ids, node_ids = dict[tuple[NodeChange, str], int](), dict[int, int]()
-        for uuid, (change, path) in sorted(uuids.items(), key=lambda item: item[1][1]):
+        for uuid, (change, path) in uuids.items():
             if uuid not in locked:
                 raise ProviderGone(change.node_id, change.identity.name(path))
             ids[change, path] = locked[uuid]
             node_ids[locked[uuid]] = change.node_id
         classes = self._class_ids(transaction, names)
-        held = consumers.held_by(transaction, existing) if existing else ()
-        stored = [row for row in held if row.provider_id in node_ids]
+        stored, emptied, left = list[HeldAllocation](), set[str](), set[int]()
+        for row in consumers.held_by(transaction, existing) if existing else ():
+            if row.provider_id in node_ids:
+                stored.append(row)
+                emptied.add(row.consumer_uuid)
+                left.add(row.provider_id)
         fresh = [
             HeldAllocation(consumer, ids[change, place.path], classes[place.resource_class], amount)
             for change in changes
@@ -538,8 +507,7 @@ class PodWriter:
         for each in wanted:
             if (each.provider_id, each.class_id) not in allowed:
                 raise NodeRefused(node_ids[each.provider_id])
-        emptied = {row.consumer_uuid for row in stored}
-        consumers.replace_held(transaction, emptied, fresh, {row.provider_id for row in stored})
+        consumers.replace_held(transaction, emptied, fresh, left)
 
 
 def pod_values(report: PodReport, before: StoredPod | None = None) -> PodValues:
@@ -565,21 +533,23 @@ def pod_values(report: PodReport, before: StoredPod | None = None) -> PodValues:
 def _end(transaction: Transaction, attributes: PodAttributes, ending: Sequence[Ending]) -> None:
     by_uid = {each.reservation.uid: each for each in ending}
     values = {}
-    for row in pods.reservations(transaction, attributes.cluster_id, by_uid.keys()):
+    for row in statements.reservations(transaction, attributes.cluster_id, by_uid.keys()):
         end = by_uid[row.uid]
         values[row.id] = row.values(ended_status(row.status, end.phase, end.remark), FORMAT, None)
         transaction.records.append(ended(attributes.cluster, row, end.phase, end.remark))
-    pods.update(transaction, values)
+    statements.update(transaction, values)
 
 
 def _end_waits(transaction: Transaction, attributes: PodAttributes, freed: Sequence[Waiting]) -> None:
     """End the wait of pods on locked nodes. Raises NodeChanged unless all of them still wait."""
-    stored = pods.any_namesakes(transaction, attributes.cluster_id, (), {each.pod.uid for each in freed})
+    stored = statements.any_namesakes(
+        transaction, attributes.cluster_id, (), {each.pod.uid for each in freed}
+    )
     waiting = {row.uid: row for row in stored if waits(row)}
     if not all(each.pod.uid in waiting for each in freed):
         raise NodeChanged("A member of the gang changed meanwhile.")
     rows = [waiting[each.pod.uid] for each in freed]
-    pods.replace_statuses(transaction, {row.id: without_wait(row.status) for row in rows})
+    statements.replace_statuses(transaction, {row.id: without_wait(row.status) for row in rows})
     providers.touch(transaction, (), {each.node.root_id for each in freed})
     transaction.records.extend(changed(attributes.cluster, row, waits=False) for row in rows)
 
@@ -591,11 +561,12 @@ def _returning(
     by_uid = {uid: pod for pod in leaving if (uid := reservation_ended_by(pod))}
     if not by_uid:
         return {}
-    pods.lock(
-        transaction, [row.id for row in pods.reservations(transaction, attributes.cluster_id, by_uid.keys())]
+    statements.lock_rows(
+        transaction,
+        [row.id for row in statements.reservations(transaction, attributes.cluster_id, by_uid.keys())],
     )
     found: dict[int, list[StoredPod]] = {}
-    for row in pods.reservations(transaction, attributes.cluster_id, by_uid.keys()):
+    for row in statements.reservations(transaction, attributes.cluster_id, by_uid.keys()):
         pod = by_uid[row.uid]
         keeps = held_by(row).keeps
         if pod.root_id is None or keeps is None or keeps.is_over(transaction.now):
@@ -605,22 +576,39 @@ def _returning(
     return found
 
 
-def used_by(full_name: str, uid: str) -> str:
-    """Return the remark on a reservation that one pod has used up."""
-    return f"used by pod {full_name}, uid {uid}"
+def _with_returned(
+    transaction: Transaction, attributes: PodAttributes, after: NodeInfo, returning: Sequence[StoredPod]
+) -> NodeInfo:
+    """Bring reservations back to a node as far as their room is still free; return it with them."""
+    for row in returning:
+        if after.has_room_for(held_by(row)):
+            after = after.with_pod(held_by(row))
+            statements.update(transaction, {row.id: row.values(resumed_status(row.status), FORMAT, after.id)})
+            transaction.records.append(changed(attributes.cluster, row, phase=AVAILABLE))
+    return after
 
 
-def _bearers(
-    after: NodeInfo, stored: NodeAllocations, attributes: PodAttributes, gone: Collection[str]
-) -> dict[str, ConsumerAttributes]:
-    """Return attributes of holders on a node that are stored with nothing, or are among the pods `gone`."""
+def _change_to(
+    after: NodeInfo,
+    stored: NodeAllocations,
+    attributes: PodAttributes,
+    gone: Collection[str],
+    coming: Sequence[RecordedPod],
+) -> NodeChange:
+    """Return the change of what is stored of a node, with attributes of consumers that need them.
+
+    These are holders that are stored with nothing, or are among the pods `gone`, and pods that come.
+    """
     bearers: dict[str, ConsumerAttributes] = {}
-    recorded = {pod.consumer for pod in after.pods}
-    for consumer, _ in after.reported_pods:
-        # Consumers with CPUs by report only get theirs when others leave.
-        if consumer not in recorded and (consumer in gone or consumer not in stored.shares):
-            bearers[consumer] = attributes.kubelet_pod(consumer)
+    if after.reported_pods:
+        recorded = {pod.consumer for pod in after.pods}
+        for consumer, _ in after.reported_pods:
+            # Consumers with CPUs by report only get theirs when others leave.
+            if consumer not in recorded and (consumer in gone or consumer not in stored.shares):
+                bearers[consumer] = attributes.kubelet_pod(consumer)
     for each in after.reservations:
         if each.consumer not in stored.shares:
             bearers[each.consumer] = attributes.pod(each.consumer, each.namespace)
-    return bearers
+    for each in coming:
+        bearers[each.consumer] = attributes.pod(each.consumer, each.namespace)
+    return NodeChange(after.id, after.cluster_id, after.identity, stored, after.accounts, bearers)

@@ -12,10 +12,11 @@ import sqlalchemy as sa
 from placement.allocations.statements import consumers
 from placement.common.manifest import ManifestError
 from placement.engine.domain.audit import Action, TargetKind
+from placement.pods import statements
+from placement.pods.cache import NodeLoader, facts_of
 from placement.pods.model import HostIdentity
 from placement.pods.node_info import CpuOwner, NodeAllocations
-from placement.pods.node_loading import NodeLoader, facts_of, stored_accounts
-from placement.pods.statements import nodes
+from placement.pods.rows import stored_accounts
 from placement.providers.statements import clusters, providers
 from placement.providers.statements.clusters import Cluster
 from placement.server import online_migrations, schema
@@ -413,7 +414,7 @@ def pod_violations(connection: Executor) -> Iterator[InvariantViolation]:
     """Yield every disagreement of every node, in a connection that sees one state."""
     for cluster in clusters.listed(connection):
         loader = NodeLoader()
-        rows = nodes.nodes(connection, cluster.id)
+        rows = statements.nodes(connection, cluster.id)
         for start in range(0, len(rows), _AT_ONCE):
             yield from _of_nodes(connection, loader, cluster, rows[start : start + _AT_ONCE])
 
@@ -433,7 +434,9 @@ def _of_nodes(
         yield InvariantViolation(_NAME, False, sentence)
         return
     for state in states.values():
-        for sentence in disagreements(state.identity, stored_accounts(connection, state), state.accounts):
+        for sentence in disagreements(
+            state.identity, stored_accounts(connection, [state])[state.root_id], state.accounts
+        ):
             yield InvariantViolation(_NAME, False, f"node {state.name} of cluster {cluster.name}: {sentence}")
 
 

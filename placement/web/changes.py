@@ -13,8 +13,8 @@ from placement.engine.domain.errors import BadRequest, NotFound
 from placement.http.context import use_cases
 from placement.http.schemas import dump
 from placement.metrics.sharing import counts
+from placement.pods.gangs import AVAILABLE
 from placement.pods.schemas import ReservationsSchema
-from placement.pods.writer import AVAILABLE
 from placement.providers.fleet import FleetSnapshot, Overfull
 from placement.web.templating import (
     HTML,

@@ -17,7 +17,7 @@ from placement.http.context import use_cases
 from placement.http.gate import cluster_of_query
 from placement.http.schemas import dump
 from placement.pods.schemas import PodSchema, PodsSchema
-from placement.pods.statements.pods import PodFilter
+from placement.pods.statements import PodFilter
 from placement.pods.views import HostView
 from placement.web import units
 from placement.web.changes import history_of, rows_of, since_and_last

@@ -25,6 +25,7 @@ from placement.flavors.nova.translation import translation_document
 from placement.http import operations
 from placement.http.context import use_cases
 from placement.http.schemas import dump
+from placement.pods.reading import PodDocument
 from placement.pods.schemas import PodTranslationSchema, PreviewSchema
 from placement.pods.views import NamedPlace
 from placement.web import units
@@ -399,5 +400,5 @@ def _claim_pod() -> Response:
     if given.get("node"):
         use_cases().pods.bind(cluster, namespace, name, "", given["node"], pod)
     else:
-        use_cases().pods.put(cluster, namespace, name, pod)
+        use_cases().pods.place(cluster, PodDocument.named(cluster, namespace, name, pod))
     return to(address(f"/pods/{cluster}/{namespace}/{name}", claimed=1))

@@ -22,8 +22,8 @@ from placement.pods.koordinator.annotations import (
 )
 from placement.pods.koordinator.host_cpus import read_system_cpus
 from placement.pods.koordinator.node import import_node
-from placement.pods.koordinator.pod import admission_violations, read_pod_record
-from placement.pods.model import SchedulerSettings
+from placement.pods.koordinator.pod import admission_violations, read_holding
+from placement.pods.model import NO_HOLDING, SchedulerSettings
 from tests.cases import koordinator_inputs as read
 from tests.cases.koordinator_inputs import Json
 from tests.oracles.agent_reservation import agent_reserved_cpus, reserved_count
@@ -118,11 +118,8 @@ def shared_pool(given: Json, profile: Profile) -> Outcome:
     topology, pods = read.topology(given["topology"]), [read.pod(pod) for pod in given["pods"] or ()]
     state = given.get("kubelet_state")
     allocs = kubelet_allocs(state, pods) if state is not None else ()
-    records = [
-        read_pod_record(read.pod({**pod, "node": "host"}), SchedulerSettings(profile))
-        for pod in given["pods"] or ()
-    ]
-    bound = [record.holding.cpus for record in records if record.holding]
+    read_pods = [read.pod({**pod, "node": "host"}) for pod in given["pods"] or ()]
+    bound = [read_holding(pod, SchedulerSettings(profile))[0].cpus for pod in read_pods]
     exclusive = frozenset[int]().union(*(pod.cpus for pod in allocs), *bound)
     reserved = parse_cpu_list(given.get("reserved_cpus") or "")
     withheld = reserved | _system_cpus(given.get("system_qos"), topology)
@@ -190,10 +187,9 @@ def container_cpuset(given: Json, profile: Profile) -> Outcome:
 
 def pod_event(given: Json, profile: Profile) -> Outcome:
     """What is recorded of a pod."""
-    record = read_pod_record(read.pod(given["pod"] or {}), SchedulerSettings(profile))
-    cpus = record.holding.cpus if record.holding else frozenset()
+    holding, _ = read_holding(read.pod(given["pod"] or {}), SchedulerSettings(profile))
     known = read.topology(given["topology"]).cpus
-    return {"recorded": record.holding is not None, "cpuset": format_cpu_list(cpus & known)}
+    return {"recorded": holding != NO_HOLDING, "cpuset": format_cpu_list(holding.cpus & known)}
 
 
 KINDS = {

@@ -29,7 +29,7 @@ def interpret(given: Json, profile: Profile) -> Outcome:
     pod = read.pod(given["pod"] or {})
     request = interpret_pod(pod, read.settings(profile, given, default_bind=""))
     pod.manifest.root.report.raise_findings()
-    if request is None:
+    if not request.amounts:
         return {"skip": True}
     designated = request.designated
     return {
@@ -138,7 +138,7 @@ def nominate(given: Json, profile: Profile) -> Outcome:
     request = read.request(given["request"])
     merged_numa_policy(host.numa_policy, request.numa.policy)
     reservations = read.reservations(given["reservations"])
-    ReservedPlacing(host.state, demand_on(host, request), reservations).nominate(
+    ReservedPlacing(host.state, demand_on(host.bind, request), reservations).nominate(
         0, _given_fit(given).affinity
     )
     return {"ok": True}
@@ -151,7 +151,8 @@ def score_one(given: Json, profile: Profile) -> Outcome:
     request = read.request(given["request"])
     reservations = read.reservations(given.get("reservations"))
     pod = IncomingPod(request, scoring=settings.host_scoring, reservations=reservations)
-    demand, alignment = demand_on(host, request), alignment_on(host, request)
+    demand = demand_on(host.bind, request)
+    alignment = alignment_on(host.numa_policy, request.numa, host.numa_scoring, host.favours_idle)
     return {"score": rate_host(host, pod, _given_fit(given), demand, alignment).score(_totals(given["host"]))}
 
 

@@ -234,14 +234,16 @@ def status_document(status: ResourceStatus) -> Mapping[str, Any]:
 
     Source: koordinator.md, "What is written".
     """
-    members: dict[str, str | Sequence[Any]] = {
-        "cpuset": format_cpu_list(status.cpus),
-        "cpuSharedPools": [{"socket": socket, "node": numa} for socket, numa in status.pools],
-        "numaNodeResources": [
+    members: dict[str, str | Sequence[Any]] = {}
+    if status.cpus:
+        members["cpuset"] = format_cpu_list(status.cpus)
+    if status.pools:
+        members["cpuSharedPools"] = [{"socket": socket, "node": numa} for socket, numa in status.pools]
+    if status.amounts:
+        members["numaNodeResources"] = [
             {"node": numa, "resources": quantities(amounts)} for numa, amounts in status.amounts.items()
-        ],
-    }
-    return {key: member for key, member in members.items() if member}
+        ]
+    return members
 
 
 def written_annotations(
@@ -251,5 +253,9 @@ def written_annotations(
 
     Source: koordinator.md, "What is written".
     """
-    documents = {RESOURCE_STATUS: status_document(status), RESOURCE_SPEC: completed_spec(spec, bind, strict)}
-    return {key: json.dumps(text, separators=(",", ":")) for key, text in documents.items() if text}
+    written = {}
+    given, completed = status_document(status), completed_spec(spec, bind, strict)
+    for key, document in ((RESOURCE_STATUS, given), (RESOURCE_SPEC, completed)):
+        if document:
+            written[key] = json.dumps(document, separators=(",", ":"))
+    return written

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import datetime
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from placement.common.documents import RESERVATION_API_VERSION
 from placement.common.gang import read_gang
-from placement.common.manifest import Field, Manifest, ManifestReport, Profile
-from placement.engine.numa.host import Amounts, BindPolicy, ExclusiveLevel, PodRefused, RefusalClass
+from placement.common.manifest import Field, Manifest, ManifestReport, Profile, read_duration, read_manifest
+from placement.engine.numa.host import Amounts, BindPolicy, ExclusiveLevel, Holding, PodRefused, RefusalClass
 from placement.pods.koordinator import annotations as keys
 from placement.pods.manifests.affinity import read_pod_rules
 from placement.pods.manifests.pod import Pod, occupied_amounts, pod_limit, pod_requests, request_amounts
-from placement.pods.manifests.selection import read_node_selection, read_term
+from placement.pods.manifests.selection import read_node_selection, read_owners, read_term
 from placement.pods.model import (
     CPUS_MUST_BE_INTEGER,
+    NO_HOLDING,
+    NO_REQUEST,
+    AllocatePolicy,
     KubeletPolicy,
     KubernetesQos,
-    PodRecord,
     PodRequest,
     PodSpec,
     QosClass,
     ReservationAffinity,
+    ReservationTerms,
     ResourceSpec,
     RunningPod,
     SchedulerSettings,
@@ -45,15 +52,13 @@ def read_incoming(pod: Pod, old: Pod | None, settings: SchedulerSettings, report
     try:
         request = interpret_pod(pod, settings)
     except PodRefused:
-        request = None  # admission has a finding about every pod that no host can take
+        request = NO_REQUEST  # admission has a finding about every pod that no host can take
     selection = read_node_selection(pod.manifest.root.member("spec"))
     spec = keys.read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC))
     affinity = read_reservation_affinity(pod.manifest.annotation(keys.RESERVATION_AFFINITY))
     parts = _pod_parts(pod, pod.manifest.root)
     report.raise_findings()
-    unbound = request is not None and not request.bound
-    designated = request is not None and request.designated is not None
-    warn_of_pod(pod, spec, settings, unbound=unbound, designated=designated)
+    warn_of_pod(pod, spec, settings, request)
     return PodSpec(
         **parts,
         treated_as=keys.qos_with_default(pod, guaranteed=QosClass.LS),
@@ -94,8 +99,8 @@ def read_reservation_affinity(annotation: Field) -> ReservationAffinity | None:
     )
 
 
-def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
-    """Return what a pod asks of any host; None if it requests nothing at all.
+def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest:
+    """Return what a pod asks of any host.
 
     Annotations that do not parse are reported where the pod's manifest is. Raises PodRefused if no host can
     take the pod. Source: koordinator.md, "Bound pods", "ConstrainedBurst".
@@ -108,7 +113,7 @@ def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
     if not pod.host and MECHANISM in hint.member("extensions").mapping():
         designated = keys.read_resource_status(pod.manifest.annotation(keys.RESOURCE_STATUS))
     if not amounts:
-        return None
+        return NO_REQUEST
     required, preferred = _bind_policies(pod, spec, amounts, settings)
     is_bound, burst_limit = bool(required or preferred), None
     bursts = keys.CONSTRAINED_BURST in (spec.required_bind, spec.preferred_bind)
@@ -281,12 +286,9 @@ def change_violations(pod: Pod, old: Pod, check_sub_priority: bool = True) -> It
             yield f'{field}: Invalid value: "{value(pod)}": field is immutable'
 
 
-def warn_of_pod(
-    pod: Pod, spec: ResourceSpec, settings: SchedulerSettings, *, unbound: bool, designated: bool
-) -> None:
+def warn_of_pod(pod: Pod, spec: ResourceSpec, settings: SchedulerSettings, request: PodRequest) -> None:
     """Warn of settings that have no effect or a surprising one, each at its place in the manifest.
 
-    `unbound`: it asks for something, but not for CPUs of its own. `designated`: it was given CPUs elsewhere.
     Source: koordinator.md, "QoS class", "Priority class", "Bound pods", "Warnings and remarks".
     """
     manifest, label, qos = pod.manifest, pod.manifest.label(keys.QOS_CLASS), keys.raw_qos(pod)
@@ -308,14 +310,14 @@ def warn_of_pod(
     group = manifest.annotation(keys.EXCLUSIVITY_GROUP)
     if group.value is not None and not qos.owns_cpus:
         group.warn("has no effect: the pod gets no CPUs of its own")
-    if unbound and qos.owns_cpus:
+    if request.amounts and not request.bound and qos.owns_cpus:
         if keys.is_bound_eligible(pod, settings.guaranteed_qos):
             label.warn("no known bind policy applies: the pod gets no CPUs of its own")
         else:
             must = f"only given CPUs of their own with priority class {keys.PriorityClass.PROD}"
             label.warn(f"{qos} pods are {must}")
     status = manifest.annotation(keys.RESOURCE_STATUS)
-    if status.value is not None and not pod.host and not designated:
+    if status.value is not None and not pod.host and request.designated is None:
         status.warn("ignored: no scheduling hint names this mechanism")
     if not settings.follows_design:
         for inequality in unequal_limit(pod, "cpu"):
@@ -331,7 +333,7 @@ def read_running(
     """Return what a pod says about its place on a host with that kubelet; `old` is its former version.
 
     Raises ManifestError if its schema is broken or an update changes what must not change; an unreadable
-    resource-status is part of the record. Source: koordinator.md, "Recovery from pods", "Admission rules".
+    resource-status is part of the result. Source: koordinator.md, "Recovery from pods", "Admission rules".
     """
     if old is not None:
         for violation in change_violations(pod, old, settings.keeps_sub_priority):
@@ -344,31 +346,140 @@ def read_running(
     # containers").
     pools = status.reported_to(ManifestReport()).json().member("cpuSharedPools").elements()
     numa_ids = {entry.member("node").integer() for entry in pools}
+    holding, unreadable = read_holding(pod, settings)
     return RunningPod(
         **_pod_parts(pod, pod.manifest.root.softly()),
         treated_as=keys.running_qos(pod, kubelet),
         phase=pod.phase,
         requests=request_amounts(occupied_amounts(pod)) if pod.is_assigned else {},
-        record=read_pod_record(pod, settings),
+        holding=holding,
+        unreadable=unreadable,
         has_status=bool(status.value),
         warnings=report.warnings,
         pools=tuple(sorted(numa for numa in numa_ids if numa is not None)),
     )
 
 
-def read_pod_record(pod: Pod, settings: SchedulerSettings) -> PodRecord:
-    """Return what a pod holds on its host: nothing before it has one, after it ended, or if it got nothing.
+def read_holding(pod: Pod, settings: SchedulerSettings) -> tuple[Holding, tuple[str, ...]]:
+    """Return what a pod holds on its host, and findings if that cannot be read.
 
-    A resource-status is taken as it is. Source: koordinator.md, "Recovery from pods".
+    It is nothing before it has a host, after it ended, or if it got nothing. A resource-status is taken as it
+    is. Source: koordinator.md, "Recovery from pods".
     """
     if not pod.is_assigned:
-        return PodRecord()
+        return NO_HOLDING, ()
     findings = ManifestReport()
     status = keys.read_resource_status(pod.manifest.annotation(keys.RESOURCE_STATUS).reported_to(findings))
-    if findings.findings:
-        return PodRecord(unreadable=findings.findings)
-    if status.is_empty:
-        return PodRecord()
+    if findings.findings or status.is_empty:
+        return NO_HOLDING, findings.findings
     spec = keys.read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC).softly())
     level, group = exclusive_level(spec, settings), exclusivity_group(pod, settings)
-    return PodRecord(status.holding(level, keys.raw_qos(pod), group))
+    return status.holding(level, keys.raw_qos(pod), group), ()
+
+
+# A Reservation manifest as values: the pod that it keeps a place for, and its terms.
+
+
+KIND = "Reservation"
+DEFAULT_TTL = datetime.timedelta(hours=24)
+_UNDERSTOOD = {"template", "owners", "allocateOnce", "allocatePolicy", "ttl", "expires", "unschedulable"}
+_DEFAULT_POLICY = "Default"
+_ORDER = re.compile(r"[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationImport:
+    """A reservation as its manifest describes it; `template` is the Pod that it stands for, without a name.
+
+    `dated`: it says when it was created. `ends`: it names the moment at which it expires, rather than how
+    long it lasts.
+    """
+
+    name: str
+    uid: str
+    template: Mapping[str, Any]
+    terms: ReservationTerms
+    dated: bool
+    ends: bool
+    warnings: tuple[str, ...]
+
+    def seen_first(self, since: datetime.datetime) -> ReservationImport:
+        """Return the reservation with a time that began at `since`, unless it says when it was created."""
+        if self.dated:
+            return self
+        end = self.terms.expires_at
+        if end is not None and not self.ends:
+            end += since - self.terms.since
+        return replace(self, terms=replace(self.terms, since=since, expires_at=end))
+
+
+def import_reservation(document: Mapping[str, Any], now: datetime.datetime) -> ReservationImport:
+    """Return what a parsed Reservation says; its template is not judged, that is for `import_pod`.
+
+    Its time begins at its creationTimestamp, else now. Raises ManifestError with everything that is wrong.
+    Source: koordinator.md, "Reservations".
+    """
+    report = ManifestReport()
+    manifest = read_manifest(document, RESERVATION_API_VERSION, KIND, report)
+    metadata, spec = manifest.root.member("metadata"), manifest.root.member("spec")
+    created = _moment(metadata.member("creationTimestamp"))
+    name, uid = manifest.name.text() or "", manifest.uid.text() or ""
+    pod = spec.member("template")
+    kept, pod_spec = pod.member("metadata").mapping(), dict(pod.member("spec").mapping())
+    if not pod_spec:
+        pod.member("spec").refuse("is missing")
+    kept = {key: kept[key] for key in ("namespace", "labels", "annotations") if kept.get(key) is not None}
+    labels, order = metadata.member("labels").members(), manifest.label(keys.RESERVATION_ORDER)
+    owners = read_owners(spec.member("owners"))
+    allocate_once = spec.member("allocateOnce").flag(default=True) is not False
+    policy, policies = spec.member("allocatePolicy").text() or "", set(AllocatePolicy)
+    if policy and policy != _DEFAULT_POLICY and policy not in policies:
+        given = f"{policy!r} is none of {_DEFAULT_POLICY}, Aligned, Restricted"
+        spec.member("allocatePolicy").refuse(given)
+    expires_at, number = _end(spec, created or now), order.text() or ""
+    if number and not _ORDER.fullmatch(number):
+        order.warn(f"{number!r} is no number; ignored")
+        number = ""
+    terms = ReservationTerms(
+        owners=owners,
+        since=created or now,
+        allocate_once=allocate_once,
+        policy=AllocatePolicy(policy) if policy in policies else AllocatePolicy.DEFAULT,
+        expires_at=expires_at,
+        order=int(number or 0),
+        labels={key: label.text() or "" for key, label in labels.items()},
+        unschedulable=spec.member("unschedulable").flag(default=False) is True,
+    )
+    report.raise_findings()
+    for unknown in sorted(spec.mapping().keys() - _UNDERSTOOD):
+        spec.member(unknown).warn("has no effect here")
+    template = {"apiVersion": "v1", "kind": "Pod", "metadata": kept, "spec": pod_spec, "status": {}}
+    ends = spec.member("expires").value is not None
+    return ReservationImport(name, uid, template, terms, created is not None, ends, report.warnings)
+
+
+def _end(spec: Field, begin: datetime.datetime) -> datetime.datetime | None:
+    """Return when a reservation that begins at `begin` expires; a ttl of 0 is never."""
+    ttl, expires = spec.member("ttl"), spec.member("expires")
+    if expires.value is not None:
+        if ttl.value is not None:
+            ttl.refuse("there is expires, too, and only one of them may be given")
+        return _moment(expires)
+    lasts = DEFAULT_TTL if ttl.value is None else read_duration(ttl)
+    try:
+        return begin + lasts if lasts else None
+    except OverflowError:
+        ttl.refuse("is too long")
+        return None
+
+
+def _moment(field: Field) -> datetime.datetime | None:
+    text = field.text()
+    if text is None:
+        return None
+    try:
+        found = datetime.datetime.fromisoformat(text)
+        return found.astimezone(datetime.UTC).replace(tzinfo=None) if found.tzinfo else found
+    except (ValueError, OverflowError):
+        field.refuse(f"{text[:60]!r} is no time such as 2026-01-31T12:00:00Z")
+        return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from placement.common.manifest import Field, ManifestReport
@@ -87,10 +88,6 @@ class PodAffinity:
     rather_near: tuple[WeightedTerm, ...] = ()
     rather_apart: tuple[WeightedTerm, ...] = ()
 
-    def __bool__(self) -> bool:
-        """Return whether there are any terms."""
-        return bool(self.near or self.apart or self.rather_near or self.rather_apart)
-
     def document(self) -> dict[str, Any]:
         """Return the affinity as Kubernetes writes it, with namespaces and labels filled in."""
         sides = (
@@ -141,7 +138,7 @@ def _read_affinity(affinity: Field, bearer: Bearer) -> PodAffinity:
         tuple(_read_terms(near.member(_PREFERRED), bearer, are_weighted=True)),
         tuple(_read_terms(apart.member(_PREFERRED), bearer, are_weighted=True)),
     )
-    return found or NO_AFFINITY
+    return NO_AFFINITY if found == NO_AFFINITY else found
 
 
 def _read_terms(terms: Field, bearer: Bearer, *, are_weighted: bool = False) -> Iterator[WeightedTerm]:
@@ -285,7 +282,7 @@ def _choice(field: Field, words: tuple[str, ...], default: str) -> str:
 # What a pod says about placed pods: which it wants near, which apart, and how it is to be spread.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PodRules:
     """The namespace and labels by which others choose a pod, its affinity, and how it is to be spread."""
 
@@ -293,11 +290,12 @@ class PodRules:
     affinity: PodAffinity = NO_AFFINITY
     spread: tuple[SpreadConstraint, ...] = ()
 
-    def __bool__(self) -> bool:
+    @cached_property
+    def say_anything(self) -> bool:
         """Return whether the pod itself says anything about other pods."""
-        return bool(self.affinity or self.spread)
+        return self.affinity != NO_AFFINITY or bool(self.spread)
 
-    @property
+    @cached_property
     def refuse(self) -> bool:
         """Return whether its own rules may keep this pod off nodes because of placed pods."""
         required = self.affinity.near or self.affinity.apart

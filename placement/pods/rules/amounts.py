@@ -32,7 +32,7 @@ from placement.pods.columns import (
     room,
 )
 from placement.pods.host import PODS_CLASS, NodeOffers, Place, host_place
-from placement.pods.model import PodRequest
+from placement.pods.model import NO_REQUEST, PodRequest
 from placement.pods.node_info import NodeInfo
 from placement.pods.rules.rule import IncomingPod, Rule, Stated
 from placement.pods.snapshot import NodeColumns
@@ -54,15 +54,13 @@ class HostAmounts(Rule):
 
     def refuse(self, node: NodeInfo, pod: IncomingPod) -> Refusal | None:
         """Return all that the host has too little of."""
-        request = pod.request
-        amounts = {} if request is None else request.amounts
-        bound = request is not None and node.host.bind.binds(request)
-        return lacking(node.offers, node.free, node.left, amounts, bound=bound)
+        bound = node.host.bind.binds(pod.request)
+        return lacking(node.offers, node.free, node.left, pod.request.amounts, bound=bound)
 
     def conditions(self, pod: IncomingPod, failed: Collection[Obstacle]) -> Stated:
         """Yield a stage for the number of pods, then one for each requested class."""
         yield Obstacle(ConditionKind.AMOUNT, PODS_CLASS), amount(PODS_CLASS, 1)
-        for resource, base in pod.request.amounts.items() if pod.request else ():
+        for resource, base in pod.request.amounts.items():
             kind = host_class(resource)
             yield Obstacle(ConditionKind.AMOUNT, kind.name), amount(kind.name, -(-base // kind.unit))
 
@@ -71,11 +69,9 @@ class HostAmounts(Rule):
         return list(host_amounts(table, pod.request)) if kind is ConditionKind.AMOUNT else []
 
 
-def host_amounts(table: NodeTable, request: PodRequest | None) -> Iterator[Asked]:
+def host_amounts(table: NodeTable, request: PodRequest) -> Iterator[Asked]:
     """Yield what the host as a whole must have, with bound CPUs at their cost."""
     yield Asked(PODS_CLASS, everywhere(table, 1), table[room(PODS_CLASS)])
-    if request is None:
-        return
     for resource, base in request.amounts.items():
         kind = host_class(resource)
         wanted = everywhere(table, -(-base // kind.unit))
@@ -143,18 +139,17 @@ class AmplifiedCpu(Rule):
 
     def concerns(self, pod: IncomingPod) -> bool:
         """Return whether the pod requests something, and no other scheduler gave it its CPUs."""
-        return pod.request is not None and pod.request.designated is None
+        return pod.request is not NO_REQUEST and pod.request.designated is None
 
     def mask(self, columns: NodeColumns, pod: IncomingPod) -> Mask:
         """Return the nodes that have enough, compared exactly."""
-        assert pod.request is not None
         return amplified_cpu(columns.table, pod.request).fits | (columns.table[VAST] > 0)
 
     def refuse(self, node: NodeInfo, pod: IncomingPod) -> Refusal | None:
         """Return that CPU is missing; CPUs that the pod may take out of reservations are returned first."""
         host, totals, request = node.host, node.totals, pod.request
         ratio = host.state.cpu_ratio
-        if ratio <= FACE_VALUE or request is None:
+        if ratio <= FACE_VALUE:
             return None
         milli = request.amounts.get("cpu", 0)
         cost = bound_cost(milli, ratio) if host.bind.binds(request) else milli
@@ -176,8 +171,7 @@ class AmplifiedCpu(Rule):
 
     def asked(self, kind: ConditionKind, table: NodeTable, pod: IncomingPod) -> list[Asked]:
         """Return the cost of the pod's CPU."""
-        is_meant = kind is ConditionKind.AMPLIFIED_CPU and pod.request is not None
-        return [amplified_cpu(table, pod.request)] if is_meant and pod.request else []
+        return [amplified_cpu(table, pod.request)] if kind is ConditionKind.AMPLIFIED_CPU else []
 
 
 def amplified_cpu(table: NodeTable, request: PodRequest) -> Asked:

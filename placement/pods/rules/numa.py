@@ -30,7 +30,6 @@ from placement.engine.numa.host import (
     NOT_ENOUGH_CPUS,
     BindPolicy,
     ExclusiveLevel,
-    Holding,
     HostState,
     NumaAmounts,
     NumaPolicy,
@@ -61,9 +60,9 @@ from placement.pods.columns import (
 from placement.pods.host import Host, alignment_on, demand_on, pod_bind_policy
 from placement.pods.model import (
     CPUS_MUST_BE_INTEGER,
+    NO_REQUEST,
     NOTHING_GIVEN,
     PodRequest,
-    QosClass,
     ResourceStatus,
 )
 from placement.pods.node_info import NodeInfo
@@ -84,13 +83,11 @@ class MatchingPolicies(Rule):
 
     def concerns(self, pod: IncomingPod) -> bool:
         """Return whether the pod requests anything."""
-        return pod.request is not None
+        return pod.request is not NO_REQUEST
 
     def mask(self, columns: NodeColumns, pod: IncomingPod) -> Mask:
         """Return the nodes with the NUMA policy of the pod, or where one of both has none."""
-        request = pod.request
-        assert request is not None
-        return columns.table.where_kind(lambda kind: effective_policy(request, kind) is not None)
+        return columns.table.where_kind(lambda kind: effective_policy(pod.request, kind) is not None)
 
     def refuse(self, node: NodeInfo, pod: IncomingPod) -> Refusal | None:
         """Return what the policies of the host forbid."""
@@ -99,8 +96,6 @@ class MatchingPolicies(Rule):
 
     def conditions(self, pod: IncomingPod, failed: Collection[Obstacle]) -> Stated:
         """Yield what the pod states itself, and what nodes failed."""
-        if pod.request is None:
-            return
         policy = pod.request.numa.policy
         if policy is not NumaPolicy.NONE or _POLICY in failed:
             yield _POLICY, Condition(_POLICY.kind, f"NUMA policy {policy}, or none")
@@ -113,12 +108,11 @@ class CpusAndNumaNodes(Rule):
 
     def concerns(self, pod: IncomingPod) -> bool:
         """Return whether the pod requests anything."""
-        return pod.request is not None
+        return pod.request is not NO_REQUEST
 
     def mask(self, columns: NodeColumns, pod: IncomingPod) -> Mask:
         """Return the nodes with as many free CPUs and amounts; which of them the pod gets, is not tried."""
         table, request = columns.table, pod.request
-        assert request is not None
         if request.designated is not None:
             return np.ones(len(table), np.bool_)
         mask = own_cpus(table, request).fits
@@ -142,8 +136,6 @@ class CpusAndNumaNodes(Rule):
     def conditions(self, pod: IncomingPod, failed: Collection[Obstacle]) -> Stated:
         """Yield what the pod states itself, and what nodes failed."""
         request = pod.request
-        if request is None:
-            return
         if request.bound or _BINDING in failed:
             yield _BINDING, Condition(_BINDING.kind, "CPUs that can be bound as pod and node require")
         if request.numa.policy is not NumaPolicy.NONE or _NUMA in failed:
@@ -156,8 +148,6 @@ class CpusAndNumaNodes(Rule):
 
     def asked(self, kind: ConditionKind, table: NodeTable, pod: IncomingPod) -> list[Asked]:
         """Return the CPUs, or the amounts on NUMA nodes."""
-        if pod.request is None:
-            return []
         if kind is ConditionKind.CPUS:
             return [own_cpus(table, pod.request)]
         return _of_numa_nodes(table, pod.request) if kind is ConditionKind.NUMA else []
@@ -204,11 +194,11 @@ def answer_of(host: Host, pod: IncomingPod) -> HostAnswer:
 
 def _answer(host: Host, pod: IncomingPod) -> HostAnswer:
     request, by_policies = pod.request, True
-    if request is None:
+    if request is NO_REQUEST:
         return HostAnswer(Fit(nominated=0 if pod.reservations.matched else None))
-    demand = demand_on(host, request)
+    demand = demand_on(host.bind, request)
     try:
-        alignment = alignment_on(host, request)
+        alignment = alignment_on(host.numa_policy, request.numa, host.numa_scoring, host.favours_idle)
         if request.designated is not None:
             given = Allocation(mask_of(request.designated.cpus), request.designated.amounts)
             fit = Fit(designated=allocate_designated(host.state, demand, given))
@@ -320,14 +310,10 @@ class PodAllocation:
     level: ExclusiveLevel = ExclusiveLevel.NONE
     group: str = ""
 
-    def holding(self, qos: QosClass) -> Holding:
-        """Return what to record for the pod; its label names the class `qos`."""
-        return self.status.holding(self.level, qos, self.group)
-
 
 def allocate_on_host(
     host: Host,
-    request: PodRequest | None,
+    request: PodRequest,
     fit: Fit,
     reservations: HostReservations = NO_RESERVATIONS,
 ) -> PodAllocation:
@@ -335,11 +321,11 @@ def allocate_on_host(
 
     Raises PodRefused if it does not fit after all. Source: koordinator.md, "Reserve".
     """
-    if request is None:
+    if request is NO_REQUEST:
         return PodAllocation()
-    demand, alignment, allocation = demand_on(host, request), None, fit.designated
+    demand, alignment, allocation = demand_on(host.bind, request), None, fit.designated
     if allocation is None:
-        alignment = alignment_on(host, request)
+        alignment = alignment_on(host.numa_policy, request.numa, host.numa_scoring, host.favours_idle)
         allocation = _allocate(host, demand, alignment, fit, reservations)
     cpus, pools = frozenset(members_of(allocation.cpus)), []
     if demand.cpus is not None:
@@ -396,7 +382,6 @@ def rate_host(host: Host, pod: IncomingPod, fit: Fit, demand: PodDemand, alignme
     Where a pod has a NUMA policy, only the NUMA nodes that it would use count, whatever the totals are.
     Source: koordinator.md, "Score", "Preferred NUMA exclusivity", "Isolation".
     """
-    assert pod.request is not None
     state, scoring = host.state, pod.scoring
     if demand.cpus is not None and not state.layout.cpus:
         return HostAnswer(fit)

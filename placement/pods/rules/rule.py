@@ -32,7 +32,7 @@ _ANY_NODE = NodeSelection()
 class PodShape:
     """A shape of pods: all that decides on which nodes a pod fits, and how well."""
 
-    request: PodRequest | None
+    request: PodRequest
     selection: NodeSelection
     settings: SchedulerSettings
 
@@ -73,12 +73,12 @@ class HostAnswer(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class IncomingPod:
-    """A pod that looks for a node, as rules see it; its request is None if it requests nothing.
+    """A pod that looks for a node, as rules see it.
 
     `reservations` of the node are the ones that it may use. `answers` remembers what hosts answered.
     """
 
-    request: PodRequest | None
+    request: PodRequest
     selection: NodeSelection = _ANY_NODE
     scoring: Order = POD_SCORING
     reservations: HostReservations = NO_RESERVATIONS

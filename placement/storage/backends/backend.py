@@ -208,7 +208,7 @@ class Backend(Protocol):
     def place_at_once(
         self, single_write: Callable[[], AbstractContextManager[SingleWrite]], values: Sequence[Any]
     ) -> Stamped | None:
-        """Write a new pod on a node by one statement; see pods.statements.pods.
+        """Write a new pod on a node by one statement; see pods.statements.
 
         Returns None, with nothing done, if that cannot be. Raises TryAgain, OutcomeUnknown, Unavailable.
         """

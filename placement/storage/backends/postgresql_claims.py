@@ -179,7 +179,7 @@ def claim(write: SingleWrite, values: Sequence[Any], limits: str) -> bool:
 
 
 def place(write: SingleWrite, values: Sequence[Any], limits: str) -> Stamped | None:
-    """Place a new pod on a node (pods.statements.pods); return what was written, None if that cannot be.
+    """Place a new pod on a node (pods.statements); return what was written, None if that cannot be.
 
     `limits` as for `claim`. Raises errors of SQLAlchemy.
     """

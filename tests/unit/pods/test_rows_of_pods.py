@@ -2,12 +2,17 @@
 
 import datetime
 from dataclasses import replace
+from unittest.mock import MagicMock
+
+import pytest
 
 from placement.engine.numa.host import ExclusiveLevel, Holding, NumaAmounts
-from placement.pods.model import RecordedPod
+from placement.pods import statements
+from placement.pods.model import RecordedPod, SchedulerSettings
 from placement.pods.rows import PodAnswer, answer_of, consumer_of, is_claim, record_of, rescued, status_of
-from placement.pods.statements.pods import StoredPod
+from placement.pods.statements import StoredPod
 from placement.storage.records import PodRow
+from tests.kubernetes import pod_manifest
 
 UID = "7b1f2c9e-0000-4000-8000-000000000001"
 THEN = datetime.datetime(2024, 5, 6, 7, 8, 9)
@@ -62,11 +67,15 @@ def test_a_claim_is_what_was_placed_here_and_is_on_a_node():
     assert not is_claim(stored(reported))
 
 
-def test_a_record_that_cannot_be_read_is_rescued():
+def test_a_record_that_cannot_be_read_is_rescued(monkeypatch: pytest.MonkeyPatch):
+    manifest = pod_manifest("2", node="n1")
+    manifest["metadata"]["name"] = "p"
+    monkeypatch.setattr(statements, "cpus_of", lambda connection, consumer: frozenset({1, 2}))
+    monkeypatch.setattr(statements, "pod_manifests", lambda connection, cluster, uids: [manifest])
     for record in (None, {}, {"consumer": UID, "cpus": "many"}, {"consumer": UID, "level": "new"}, 5):
         damaged = row({"record": record, "qos": "LSR"})
         assert record_of(damaged) is None
-        found = rescued(damaged, {"cpu": 2000}, frozenset({1, 2}))
-        assert (found.consumer, found.qos, found.requests) == (UID, "LSR", {"cpu": 2000})
+        found = rescued(MagicMock(), 1, SchedulerSettings(), damaged)
+        assert (found.consumer, found.qos, found.requests["cpu"]) == (UID, "LSR", 2000)
         assert found.holding.cpus == {1, 2}
         assert found.unreadable

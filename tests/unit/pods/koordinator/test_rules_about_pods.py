@@ -62,7 +62,7 @@ def holding_of(listed: str, level: str = "None", by_numa: dict[str, dict[str, in
 ANSWERS: dict[str, Callable[[Reading], Any]] = {
     "reasons": lambda reading: [*getattr(reading.judged().answer, "reasons", ())],
     "status": lambda reading: reading.judged().answer.status,
-    "fits": lambda reading: reading.judged().fits,
+    "fits": lambda reading: isinstance(reading.judged().answer, Fit),
     "cpus": lambda reading: format_cpu_list(reading.given().status.cpus),
     "status_written": lambda reading: status_document(reading.given().status),
     "numa_policy": lambda reading: reading.host.numa_policy,
@@ -95,7 +95,9 @@ class Reading:
 
     def request(self, members: dict[str, Any] | None) -> Any:
         found = request_of(self.document, self.settings)
-        return found and {name: getattr(found, name) for name in members or {"bound": None}}
+        if not found.amounts:
+            return None
+        return {name: getattr(found, name) for name in members or {"bound": None}}
 
     def request_refused(self, _: Any) -> Any:
         with pytest.raises(PodRefused) as refused:

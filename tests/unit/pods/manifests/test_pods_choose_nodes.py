@@ -6,6 +6,7 @@ import pytest
 
 from placement.common.manifest import Field, ManifestReport
 from placement.pods.manifests.selection import read_attributes, read_node_selection
+from placement.pods.model import NO_REQUEST
 from placement.pods.rules import SELECTION
 from placement.pods.rules.rule import IncomingPod
 from placement.pods.rules.selection import NOT_SELECTED, UNSCHEDULABLE, UNTOLERATED
@@ -22,7 +23,7 @@ def refused(spec, labels=(), taints=(), **node_spec):
         "metadata": {"name": "node-1", "labels": dict(labels)},
         "spec": {"taints": list(taints), **node_spec},
     }
-    pod, attributes = IncomingPod(None, selection), SimpleNamespace(attributes=read_attributes(node))
+    pod, attributes = IncomingPod(NO_REQUEST, selection), SimpleNamespace(attributes=read_attributes(node))
     refusals = (rule.refuse(attributes, pod) for rule in SELECTION)
     return next((refusal.reasons[0] for refusal in refusals if refusal is not None), None)
 

@@ -13,12 +13,21 @@ from hypothesis import strategies as st
 from placement.engine.numa.host import HostTotals
 from placement.engine.scoring.order import Order, Strategy
 from placement.engine.scoring.rule import LARGE_SCALE, Shape, Weighted
-from placement.pods.host import Host, NodeOffers, Place, host_of, occupied_host, offers_of, without_taken
+from placement.pods.host import (
+    HOST,
+    Host,
+    NodeOffers,
+    Place,
+    host_of,
+    occupied_host,
+    offers_of,
+    without_taken,
+)
 from placement.pods.koordinator.node import import_node
-from placement.pods.manifests.affinity import Bearer
+from placement.pods.manifests.affinity import NO_AFFINITY, Bearer
 from placement.pods.manifests.selection import NodeAttributes, read_attributes
 from placement.pods.model import NodeImport, RecordedPod, SchedulerSettings
-from placement.pods.node_info import Accountant, host_room
+from placement.pods.node_info import Accountant, host_units
 from placement.pods.reading import import_pod
 from placement.pods.rules.rule import PodShape
 from tests.kubernetes import BIND, NUMA_POLICY, RATIO, ROWS
@@ -65,7 +74,7 @@ class TestNode:
 
     @property
     def with_affinity(self) -> tuple[RecordedPod, ...]:
-        return tuple(pod for pod in self.pods if pod.affinity)
+        return tuple(pod for pod in self.pods if pod.affinity is not NO_AFFINITY)
 
     @property
     def root_id(self) -> int:
@@ -90,10 +99,18 @@ class TestNode:
 
     @cached_property
     def free(self) -> Mapping[str, int]:
-        return host_room(self.offers, self.pods, self.others)
+        taken = Counter(self.others)
+        for pod in self.pods:
+            taken.update(host_units(self.offers, pod))
+        capacities = self.offers.capacities.items()
+        return {
+            place.resource_class: max(0, units - taken[place])
+            for place, units in capacities
+            if place.path == HOST
+        }
 
     def left(self, place: Place) -> int:
-        accountant = Accountant(self.offers, self.others)
+        accountant = Accountant(self.offers, Counter(self.others))
         for pod in self.pods:
             accountant.record(pod)
         return accountant.left(place)

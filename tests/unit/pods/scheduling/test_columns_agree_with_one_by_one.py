@@ -15,8 +15,8 @@ from placement.pods.cycle import ShapeRanking
 from placement.pods.manifests.selection import NodeAttributes
 from placement.pods.ranking import priorities
 from placement.pods.rules import RULES, SELECTION
-from placement.pods.rules.rule import concerned, may_pass
-from placement.pods.snapshot import LabelColumn, LabelKey, NodeColumns
+from placement.pods.rules.rule import Fit, concerned, may_pass
+from placement.pods.snapshot import LabelColumn, LabelKey, NodeColumns, NodeIndex
 from tests.kubernetes import NUMA_POLICY
 from tests.unit.pods.koordinator import pods
 from tests.unit.pods.scheduling.clusters import built_node, clusters, nodes, settings_of_clusters, shape_of
@@ -57,7 +57,7 @@ def test_the_order_of_nodes_is_that_of_their_exact_scores(cluster):
     fitting = [
         (verdict.missed, -verdict.score, name)
         for name, verdict in looked_at(shape, found).items()
-        if verdict.fits
+        if isinstance(verdict.answer, Fit)
     ]
     ranked = list(ShapeRanking(shape).best_first(columns_of(found)))
     assert [(each.missed, -each.score, each.node.name) for each in ranked] == sorted(fitting)
@@ -79,7 +79,7 @@ def test_nodes_are_filtered_and_scored_as_looking_at_them_does(cluster):
         for rule in concerned(RULES, pod):
             assert rule.mask(columns, pod)[row] or rule.refuse(node, pod) is not None, rule
         verdict = verdicts[node.name]
-        if not verdict.fits:
+        if not isinstance(verdict.answer, Fit):
             continue
         assert possible[row]
         assert verdict.score <= highest[row]
@@ -108,7 +108,9 @@ def test_columns_that_were_kept_in_step_are_those_that_are_made_afresh(data):
         present |= {node.name: node for node in fresh}
         assert shown_of(columns) == shown_of(columns_of(present.values()))
         assert dict(columns.by_name) == present
-        assert dict(columns.by_root) == {node.root_id: node for node in present.values()}
+        assert dict(NodeIndex(columns.order.by_root, columns.nodes)) == {
+            node.root_id: node for node in present.values()
+        }
         assert shown_of(before) == shown
 
 
@@ -215,5 +217,5 @@ def test_a_numa_node_or_host_is_filled_to_the_last_cpu_and_not_beyond(labels, cp
         shape = shape_of(build(pods.container(cpu=str(cpu), memory=f"{2 * cpus}Gi")))
         columns = columns_of([alone])
         assert may_pass(RULES, columns, shape.incoming()).tolist() == [fits]
-        assert looked_at(shape, [alone])["node-0"].fits is fits
+        assert isinstance(looked_at(shape, [alone])["node-0"].answer, Fit) is fits
         assert len(list(ShapeRanking(shape).best_first(columns))) == fits

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from placement.allocations.kubernetes_resources import host_class
 from placement.engine.domain.explanation import ConditionKind, CountedUnit, Reason, sentences
 from placement.engine.numa.host import NumaPolicy
-from placement.pods.cycle import ShapeRanking
-from placement.pods.explanation import explain_pod
+from placement.pods.cycle import ShapeRanking, explain_pod
 from placement.pods.host import PODS_CLASS
 from placement.pods.manifests.selection import CORDONED
 from placement.pods.snapshot import NodeColumns

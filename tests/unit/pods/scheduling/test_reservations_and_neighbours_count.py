@@ -4,7 +4,7 @@ from placement.engine.numa.allocator import HostReservations, Reservation
 from placement.engine.numa.cpus import format_cpu_list, mask_of
 from placement.engine.numa.host import HostTotals
 from placement.pods.rules.numa import allocate_on_host
-from placement.pods.rules.rule import IncomingPod
+from placement.pods.rules.rule import Fit, IncomingPod
 from tests.kubernetes import RATIO
 from tests.unit.pods.koordinator.pods import (
     DESIGN,
@@ -27,7 +27,7 @@ def test_reserved_cpus_are_returned_before_amplified_ones_are_counted():
     request = request_of(lsr(container(cpu="8", memory="1")))
     reserved = HostReservations((Reservation(mask_of(range(8))),), nominated=0)
     assert judge(IncomingPod(request), place, used).answer.reasons == ("Insufficient amplified cpu",)
-    assert judge(IncomingPod(request, reservations=reserved), place, used).fits
+    assert isinstance(judge(IncomingPod(request, reservations=reserved), place, used).answer, Fit)
 
 
 def test_what_fits_out_of_a_reservation_is_allocated_out_of_it():

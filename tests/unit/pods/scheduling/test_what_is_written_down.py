@@ -6,8 +6,8 @@ from placement.common.manifest import ManifestError
 from placement.engine.numa.host import NumaAmounts
 from placement.pods.host import numa_capacity
 from placement.pods.koordinator.annotations import status_document
-from placement.pods.koordinator.pod import read_pod_record
-from placement.pods.model import KubeletPolicy, QosClass, ResourceStatus
+from placement.pods.koordinator.pod import read_holding
+from placement.pods.model import NO_HOLDING, KubeletPolicy, QosClass, ResourceStatus
 from placement.pods.reading import import_running_pod
 from placement.pods.rules.numa import PodAllocation
 from tests.kubernetes import RATIO
@@ -34,7 +34,7 @@ def test_empty_members_are_left_out_and_numa_nodes_are_sorted():
 
 
 def record(document):
-    return read_pod_record(read(document), DESIGN)
+    return read_holding(read(document), DESIGN)
 
 
 RUNNING = {"nodeName": "node-1", "phase": "Running"}
@@ -44,7 +44,7 @@ def test_a_running_pod_holds_what_its_annotations_say():
     numa = [{"node": 0, "resources": {"cpu": "4", "memory": "1Gi"}}, {"node": 1, "resources": {"cpu": 1}}]
     status = {"cpuset": "0-3,8", "numaNodeResources": numa}
     spec = {"preferredCPUExclusivePolicy": "PCPULevel"}
-    holding = record(lsr(qos="LSE", status=status, spec=spec, **RUNNING)).holding
+    holding = record(lsr(qos="LSE", status=status, spec=spec, **RUNNING))[0]
     assert holding.cpus == {0, 1, 2, 3, 8}
     assert holding.level == "PCPULevel"
     assert dict(holding.amounts) == {0: {"cpu": 4000, "memory": 2**30}, 1: {"cpu": 1000}}
@@ -54,28 +54,28 @@ def test_a_running_pod_holds_what_its_annotations_say():
 @pytest.mark.parametrize("qos", QosClass)
 def test_what_is_read_back_is_what_was_recorded(qos):
     allocation = PodAllocation(ResourceStatus(frozenset({1, 2})))
-    assert record(lsr(qos=str(qos), status={"cpuset": "1-2"}, **RUNNING)).holding == allocation.holding(qos)
+    given = allocation.status.holding(allocation.level, qos, allocation.group)
+    assert record(lsr(qos=str(qos), status={"cpuset": "1-2"}, **RUNNING))[0] == given
 
 
 def test_pods_without_host_ended_ones_and_those_that_were_given_nothing_hold_nothing():
     ended = ({"nodeName": "n", "phase": phase} for phase in ("Succeeded", "Failed"))
     for members in ({}, {"nodeName": ""}, *ended):
-        nothing = record(lsr(status={"cpuset": "0-3"}, **members))
-        assert (nothing.holding, nothing.unreadable) == (None, ())
-        assert record(lsr(status="{", **members)).unreadable == ()
-    assert record(build_pod(**RUNNING)).holding is None
-    assert record(build_pod(status={"cpuset": ""}, **RUNNING)).holding is None
+        assert record(lsr(status={"cpuset": "0-3"}, **members)) == (NO_HOLDING, ())
+        assert record(lsr(status="{", **members))[1] == ()
+    assert record(build_pod(**RUNNING)) == (NO_HOLDING, ())
+    assert record(build_pod(status={"cpuset": ""}, **RUNNING)) == (NO_HOLDING, ())
 
 
 def test_an_unreadable_status_is_a_reason_to_bind_nobody_there():
     for status in ("bad-alloc-fmt", '{"cpuset": "a"}', '{"numaNodeResources": [{"node": -1}]}'):
-        unreadable = record(lsr(status=status, **RUNNING))
-        assert unreadable.holding is None
-        assert unreadable.unreadable
+        holding, unreadable = record(lsr(status=status, **RUNNING))
+        assert holding == NO_HOLDING
+        assert unreadable
 
 
 def test_a_spec_that_does_not_parse_costs_the_level_but_not_the_cpus():
-    holding = record(lsr(status={"cpuset": "0-3"}, spec="{", **RUNNING)).holding
+    holding = record(lsr(status={"cpuset": "0-3"}, spec="{", **RUNNING))[0]
     assert holding.cpus == {0, 1, 2, 3}
     assert holding.level == "None"
 
@@ -86,7 +86,7 @@ def test_cpus_the_host_does_not_have_do_not_count():
 
 def test_a_running_pod_counts_for_the_totals_of_its_host():
     running = import_running_pod(build_pod(container(cpu="2", memory="1Gi"), **RUNNING), DESIGN, NONE)
-    assert (running.treated_as, running.record.holding) == ("LS", None)
+    assert (running.treated_as, running.holding) == ("LS", NO_HOLDING)
     assert running.requests == {"cpu": 2000, "memory": 2**30}
     ended = import_running_pod(build_pod(nodeName="n", phase="Failed"), DESIGN, NONE)
     assert ended.requests == {}

@@ -5,8 +5,7 @@ import datetime
 import pytest
 
 from placement.common.manifest import Field, ManifestReport
-from placement.pods.koordinator.pod import read_reservation_affinity
-from placement.pods.koordinator.reservation import import_reservation
+from placement.pods.koordinator.pod import import_reservation, read_reservation_affinity
 from placement.pods.model import AllocatePolicy, stored_terms
 from tests.reservations import ORDER, WEB, reservation
 

@@ -1,4 +1,4 @@
-"""Statements on pods and on the logical CPUs that consumers own."""
+"""Statements on nodes, on pods, and on the logical CPUs that consumers own."""
 
 from __future__ import annotations
 
@@ -15,15 +15,159 @@ from placement.allocations.statements.consumers import ConsumerAttributes, Inven
 from placement.engine.domain.audit import AuditRecord
 from placement.engine.domain.identifiers import portions
 from placement.engine.domain.request_scope import initiator
-from placement.storage import tables
+from placement.storage import records, tables
 from placement.storage.audit import described, document
 from placement.storage.backends.backend import Stamped
 from placement.storage.database import Database, Executor, RowStatement, Transaction
+from placement.storage.records import NodeParts, NodeRow, revision_number
 
 _pods = tables.pods
 _nodes = tables.nodes
 _cpus = tables.logical_cpus
+_providers = tables.providers
+_inventories = tables.inventories
+_allocations = tables.allocations
+_consumers = tables.consumers
+_classes = tables.resource_classes
 _AT_ONCE = 500
+
+# Rows from which nodes of a cluster are loaded, all nodes or nodes of certain hosts, and their locks.
+
+
+# A transaction that places pods locks their cluster first, as one may do so alone (clusters.lock_alone).
+_cluster = (
+    sa.select(tables.clusters.c.id)
+    .where(tables.clusters.c.id == sa.bindparam("cluster"))
+    .with_for_update(read=True, key_share=True)
+)
+_in_cluster = sa.exists(sa.select(_cluster.cte("cluster")))
+_unchanged_cluster = _cluster.where(tables.clusters.c.rules_generation == sa.bindparam("generation"))
+_in_unchanged_cluster = sa.exists(sa.select(_unchanged_cluster.cte("cluster")))
+
+
+def lock_hosts(
+    transaction: Transaction, roots: Collection[int], cluster_id: int | None = None
+) -> dict[int, int]:
+    """Lock host providers in ascending order of ids; return the stamps of the existing ones.
+
+    `cluster_id`: the cluster in which pods may come to them.
+    """
+    statement = (
+        sa.select(_providers.c.id, revision_number())
+        .where(_providers.c.id.in_(sorted(roots)))
+        .order_by(_providers.c.id)
+    )
+    given = {}
+    if cluster_id is not None:
+        statement, given = statement.where(_in_cluster), {"cluster": cluster_id}
+    return {row[0]: row[1] for row in transaction.execute(transaction.locked(statement), given)}
+
+
+class LockedHost(NamedTuple):
+    """The stamp of a host with a locked row, and how much is used of the providers that its import made.
+
+    `used` adds units of all classes.
+    """
+
+    revision: int
+    used: int
+
+
+_member = _providers.alias()
+_used_in_tree = (
+    sa.select(sa.func.sum(_inventories.c.used))
+    .join(_member, _member.c.id == _inventories.c.resource_provider_id)
+    .where(_member.c.root_provider_id == _providers.c.id, _member.c.cluster_id.is_not(None))
+    .correlate(_providers)
+    .scalar_subquery()
+)
+_trees = (
+    sa.select(_providers.c.id, revision_number(), _used_in_tree)
+    .where(_providers.c.id.in_(sa.bindparam("roots", expanding=True)))
+    .order_by(_providers.c.id)
+)
+
+
+_trees_for_pods = _trees.where(_in_unchanged_cluster)
+
+
+def lock_with_use(
+    transaction: Transaction, roots: Collection[int], cluster_id: int, generation: int | None
+) -> dict[int, LockedHost]:
+    """Lock host providers as `lock_hosts` does; return their stamps, with the sum of what is in use.
+
+    None is locked unless the cluster has this generation of rules, if one is given.
+    """
+    given = {"roots": sorted(roots)}
+    if generation is None:
+        rows = transaction.execute(transaction.locked(_trees), given)
+    else:
+        of_cluster = {"cluster": cluster_id, "generation": generation}
+        rows = transaction.execute(transaction.locked(_trees_for_pods), {**given, **of_cluster})
+    return {row[0]: LockedHost(row[1], int(row[2] or 0)) for row in rows}
+
+
+def nodes(connection: Executor, cluster_id: int) -> list[NodeRow]:
+    """Return the nodes of a cluster by name."""
+    return records.nodes_by_name(connection.execute(records.NODES, {"cluster": cluster_id}))
+
+
+def all_parts(connection: Executor, cluster_id: int) -> NodeParts:
+    """Return the rows of all nodes of a cluster; the connection should see one state of the database."""
+    queries = (records.NODES, records.PODS, records.HOST_RECORDS, records.OTHER_USES)
+    return records.read_nodes([connection.execute(query, {"cluster": cluster_id}) for query in queries])
+
+
+_ROOTS: Any = sa.bindparam("roots", expanding=True, type_=sa.Integer)
+_PARTS = records.together(lambda column: column.in_(_ROOTS), sa.bindparam("cluster", type_=sa.Integer))
+
+
+def parts(connection: Executor, cluster_id: int, roots: Collection[int]) -> NodeParts:
+    """Return the rows of the nodes of a cluster that have these host providers, by one statement."""
+    found = connection.execute(_PARTS.statement, {"cluster": cluster_id, "roots": sorted(roots)})
+    return records.read_nodes(_PARTS.parted(found))
+
+
+def node_manifests(
+    connection: Executor, node_ids: Collection[int]
+) -> dict[int, tuple[dict[str, Any], str | None]]:
+    """Return the Node of nodes by their ids, and the text of the NodeResourceTopology."""
+    topology = sa.cast(_nodes.c.topology_manifest, sa.Text)
+    statement = sa.select(_nodes.c.id, _nodes.c.manifest, topology)
+    rows = connection.execute(statement.where(_nodes.c.id.in_(sorted(node_ids))))
+    return {row[0]: (row[1], row[2]) for row in rows}
+
+
+class OwnUse(NamedTuple):
+    """The amount that a pod of the cluster holds of one inventory in a node's tree."""
+
+    root_id: int
+    consumer_uuid: str
+    provider_name: str
+    class_name: str
+    amount: int
+
+
+def own_uses(connection: Executor, cluster_id: int, roots: Collection[int]) -> list[OwnUse]:
+    """Return what pods of the cluster hold in some trees."""
+    statement = (
+        sa.select(
+            _providers.c.root_provider_id,
+            _allocations.c.consumer_id,
+            _providers.c.name,
+            _classes.c.name,
+            _allocations.c.used,
+        )
+        .select_from(_allocations)
+        .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
+        .join(_classes, _classes.c.id == _allocations.c.resource_class_id)
+        .join(_consumers, _consumers.c.uuid == _allocations.c.consumer_id)
+        .where(_providers.c.root_provider_id.in_(sorted(roots)), _consumers.c.cluster_id == cluster_id)
+    )
+    return [OwnUse(*row) for row in connection.execute(statement)]
+
+
+# Rows of pods, and the logical CPUs that consumers own.
 
 
 RESERVED = ""
@@ -76,12 +220,12 @@ _stored = (
         *_pods.c["id", "namespace", "name", "uid", "manifest", "status", "node_id"],
         _nodes.c.name,
         _nodes.c.resource_provider_id,
-        tables.providers.c.uuid,
+        _providers.c.uuid,
         sa.func.coalesce(_pods.c.updated_at, _pods.c.created_at),
     )
     .select_from(_pods)
     .outerjoin(_nodes, _nodes.c.id == _pods.c.node_id)
-    .outerjoin(tables.providers, tables.providers.c.id == _nodes.c.resource_provider_id)
+    .outerjoin(_providers, _providers.c.id == _nodes.c.resource_provider_id)
 )
 
 
@@ -180,7 +324,7 @@ def replace_statuses(transaction: Transaction, statuses: Mapping[int, Mapping[st
     _REPLACE.run(transaction, rows, now=transaction.now)
 
 
-def lock(transaction: Transaction, ids: Collection[int]) -> None:
+def lock_rows(transaction: Transaction, ids: Collection[int]) -> None:
     """Lock rows by id: rows of pods on no node, which no lock of a host protects."""
     statement = sa.select(_pods.c.id).where(_pods.c.id.in_(sorted(ids))).order_by(_pods.c.id)
     transaction.execute(transaction.locked(statement)).all()
@@ -286,7 +430,7 @@ def priorities(connection: Executor, node_id: int) -> list[PodPriority]:
     return sorted((PodPriority(row[0], row[1], int(row[2] or 0)) for row in rows), key=lambda pod: -pod[2])
 
 
-def manifests(connection: Executor, cluster_id: int, uids: Collection[str]) -> list[dict[str, Any]]:
+def pod_manifests(connection: Executor, cluster_id: int, uids: Collection[str]) -> list[dict[str, Any]]:
     """Return the manifests of the pods with these uids."""
     statement = sa.select(_pods.c.manifest).where(_pods.c.cluster_id == cluster_id, _pods.c.uid.in_(uids))
     return list(connection.execute(statement).scalars())

@@ -1,1 +1,0 @@
-"""Statements on nodes and pods."""
