@@ -413,10 +413,11 @@ class _Image:
         nodes = self.view.nodes
         before, left, gone = list[NodeInfo](), set[int](), set[str]()
         for root_id in roots:
-            if root_id in nodes:
-                before.append(nodes[root_id])
+            former = nodes.get(root_id)
+            if former is not None:
+                before.append(former)
                 left.add(root_id)
-                gone.add(nodes[root_id].name)
+                gone.add(former.name)
         for state in fresh.values():
             gone.discard(state.name)
         # A thread that looks meanwhile finds every pod that stays and every pod in the view.

@@ -89,7 +89,7 @@ class _Batch:
     `refusing` nodes refused pods before, and take none; `leaving` are rows that a pod alone replaces.
     `refused` pods fit nowhere or are wrong. `freed` are pods that waited for others of their gangs and need
     not any longer, `waits` says how many of its gang have places if a pod alone waits. `at` is when they were
-    written.
+    written. `concerns_all`: a pod alone requires something of others, or is of a gang.
     """
 
     before: ClusterSnapshot
@@ -101,6 +101,7 @@ class _Batch:
     freed: list[gangs.Waiting] = field(default_factory=list)
     waits: str = ""
     at: datetime.datetime | None = None
+    concerns_all: bool = False
 
 
 class PodScheduler:
@@ -164,7 +165,7 @@ class PodScheduler:
             with suppress(ManifestError):
                 incoming = reading_of(document.manifest, settings)
                 batch = self._decided_one(view, document, incoming, node, refusing)
-                is_alone = batch.arrivals and not _concerns_all(document, incoming)
+                is_alone = batch.arrivals and not batch.concerns_all
                 if is_alone and self._database.backend.has_claim_statement:
                     attributes = self._writer.attributes(view.facts, [document.namespace])
                     with self._choice.active.taking(batch.arrivals[0].state.root_id):
@@ -194,7 +195,7 @@ class PodScheduler:
                     _settle_gang(decided, pod.gang, {0: document}, "with it, ", may_wait=may_wait)
                 return decided
 
-            batch = self._written(batch, [document], again if _concerns_all(document, incoming) else None)
+            batch = self._written(batch, [document], again if batch.concerns_all else None)
         if batch.refused:
             # Taken out: an error that its own frame holds lives until the next full collection.
             raise batch.refused.pop(0)
@@ -212,6 +213,8 @@ class PodScheduler:
     ) -> _Batch:
         """Decide where one pod goes when the known ones are gone: only on `node`, if it is named."""
         batch = _Batch(view, refusing, view, known)
+        # A reservation concerns no other pod.
+        batch.concerns_all = document.keeps is None and (incoming.rules.refuse or incoming.gang is not None)
         try:
             batch.arrivals[0] = self._choice.best(view, document, refusing, incoming, node, known)
         except Unschedulable as error:
@@ -602,11 +605,6 @@ def _result(batch: _Batch, number: int) -> PlacementResult:
     assert batch.at is not None
     answer = replace(arrival.answer, changed_at=batch.at.isoformat())
     return PlacementResult(not batch.leaving, True, answer, waits=batch.waits, freed=batch.freed)
-
-
-def _concerns_all(document: PodDocument, incoming: PodSpec) -> bool:
-    """Return whether a pod requires anything of others, or is of a gang; a reservation never does."""
-    return document.keeps is None and (incoming.rules.refuse or incoming.gang is not None)
 
 
 def _may_concern_all(document: PodDocument) -> bool:
