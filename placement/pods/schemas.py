@@ -157,8 +157,8 @@ class ReservationSchema(AnswerSchema):
 class ReservationsSchema(AnswerSchema):
     """Reservations in the order in which they were made; `next` is the `marker` of the following page."""
 
-    reservations = Sequence(Object(ReservationSchema))
-    next = Integer(nullable=True)
+    reservations = Sequence(Object(ReservationSchema), source=itemgetter(0))
+    next = Integer(nullable=True, source=itemgetter(1))
 
 
 # Answers about clusters and their nodes.
@@ -505,14 +505,14 @@ class PodsTakenSchema(AnswerSchema):
 class PodsSchema(AnswerSchema):
     """Pods in the order in which they were recorded; `next` is the `marker` of the following page."""
 
-    pods = Sequence(Object(PodSchema))
-    next = Integer(nullable=True)
+    pods = Sequence(Object(PodSchema), source=itemgetter(0))
+    next = Integer(nullable=True, source=itemgetter(1))
 
 
 class ClaimsSchema(PodsSchema):
     """Pods that were placed here and not reported since."""
 
-    pods = Sequence(Object(ClaimSchema))
+    pods = Sequence(Object(ClaimSchema), source=itemgetter(0))
 
 
 class PossiblePlaceSchema(AnswerSchema):

@@ -87,16 +87,8 @@ class Preview:
         return nodes_available(self.refusals.values(), self.fitting)
 
 
-@dataclass(frozen=True, slots=True)
-class PodPage:
-    """Some pods, and the cursor of the following page, None on the last one."""
-
-    pods: list[PodAnswer]
-    next: int | None
-
-
 def next_page(rows: Sequence[StoredPod] | Sequence[PodHead], count: int) -> int | None:
-    """Return the cursor of the page after the first `count` rows; there is one if there are more rows."""
+    """Return the cursor of the page after the first `count` rows; None if there are no more rows."""
     return rows[count - 1].id if len(rows) > count else None
 
 
@@ -131,11 +123,16 @@ class Pods(PodScheduler):
                 nodes = self._cluster_cache.loader.load(connection, facts_of(stored), [pod.root_id])
         return pod_answer(nodes, pod)
 
-    def listed(self, cluster: str, wanted: PodFilter, after: int, count: int) -> PodPage:
-        """Return the next pods of a cluster, in the order in which they were recorded. Raises NotFound."""
+    def listed(
+        self, cluster: str, wanted: PodFilter, after: int, count: int
+    ) -> tuple[list[PodAnswer], int | None]:
+        """Return the next pods of a cluster, as they were recorded one after another, and the next cursor.
+
+        Raises NotFound.
+        """
         with self._database.read() as connection:
             rows = statements.page(connection, found(connection, cluster).id, wanted, after, count + 1)
-        return PodPage([answer_of(row) for row in rows[:count]], next_page(rows, count))
+        return [answer_of(row) for row in rows[:count]], next_page(rows, count)
 
     def heads(
         self, cluster: str, wanted: PodFilter, after: int, count: int
@@ -267,14 +264,6 @@ class ReservationAnswer:
         return self.pod.phase or AVAILABLE
 
 
-@dataclass(frozen=True, slots=True)
-class ReservationPage:
-    """Some reservations, and the cursor of the following page, None on the last one."""
-
-    reservations: list[ReservationAnswer]
-    next: int | None
-
-
 class Reservations:
     """The operations on reservations."""
 
@@ -294,10 +283,12 @@ class Reservations:
             raise unknown_pod(cluster, statements.RESERVED, name)
         return _answer(view, row)
 
-    def listed(self, cluster: str, node: str | None, after: int, count: int) -> ReservationPage:
+    def listed(
+        self, cluster: str, node: str | None, after: int, count: int
+    ) -> tuple[list[ReservationAnswer], int | None]:
         """Return the next reservations of a cluster, or of a node, in the order in which they were made.
 
-        Raises NotFound for the cluster.
+        The second value is the cursor of the following page. Raises NotFound for the cluster.
         """
         view = self._cluster_cache.view(cluster)
         with self._database.read() as connection:
@@ -307,7 +298,7 @@ class Reservations:
         answers = [_answer(view, row) for row in rows[:count]]
         # A reservation that has expired is on no node.
         shown = [each for each in answers if node in (None, each.pod.node)]
-        return ReservationPage(shown, next_page(rows, count))
+        return shown, next_page(rows, count)
 
     def put(self, cluster: str, name: str, manifest: Mapping[str, Any]) -> tuple[bool, ReservationAnswer]:
         """Place a reservation, or change its terms; returns whether it is new, and the reservation.

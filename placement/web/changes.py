@@ -209,7 +209,7 @@ def _kept(cluster: str) -> list[dict[str, Any]]:
     after: int | None = 0
     while after is not None and len(found) < _MOST_RESERVATIONS:
         listed = use_cases().reservations.listed(cluster, None, after, _READ_AT_ONCE)
-        bodies = dump(ReservationsSchema, listed, context=cluster)["reservations"]
-        found += [each for each in bodies if each["phase"] == AVAILABLE and each["node"]]
-        after = listed.next
+        page = dump(ReservationsSchema, listed, context=cluster)
+        found += [each for each in page["reservations"] if each["phase"] == AVAILABLE and each["node"]]
+        after = page["next"]
     return found[:_MOST_RESERVATIONS]
