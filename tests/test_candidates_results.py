@@ -14,15 +14,11 @@ import pytest
 from placement.allocations.candidates import SearchSettings
 from placement.app import build
 from placement.storage.database import Database
-from tests import worked_examples
 from tests.cases import granular
 from tests.cases.__main__ import load
 from tests.client import Client, custom, unique
 from tests.conftest import compatible
-from tests.installation import installed
-from tests.naive import Candidate
 from tests.server import BACKENDS, RunningServer, database_url, running_service
-from tests.service import Service, candidates
 
 pytestmark = pytest.mark.one_database
 
@@ -288,9 +284,9 @@ def test_understood(embedded: Client, version: str, query: str):
     assert answer.json == {"allocation_requests": [], "provider_summaries": {}}
 
 
-# -- worked examples and granular cases, on both databases ------------------------------------------------
+# -- granular cases and worked examples, on both databases ------------------------------------------------
 
-GRANULAR = Path(__file__).parent / "data" / "granular.json"
+DATA = Path(__file__).parent / "data"
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
@@ -299,23 +295,8 @@ def live(request):
         yield server
 
 
-@pytest.mark.parametrize("example", worked_examples.EXAMPLES, ids=lambda example: example.id)
-def test_worked_example(live: RunningServer, example: worked_examples.WorkedExample):
-    labels = worked_examples.labels(example.topology)
-    service = Service(live.url)
-    with installed(service, worked_examples.providers(example.topology, labels)):
-        query = worked_examples.parameters(example, labels)
-        answer = service.call("GET", "/allocation_candidates", query=query, version=example.microversion)
-    assert answer.status == 200, answer.body
-    found = candidates(answer.body)
-    expected = worked_examples.candidates(example, labels)
-    if int(example.microversion.split(".")[1]) < 34:
-        expected = {Candidate(candidate.allocations, frozenset()) for candidate in expected}
-    assert set(found) == expected
-    assert len(found) == len(example.expected)
-
-
-def test_granular_cases(live: RunningServer):
-    document, _ = load(GRANULAR)
+@pytest.mark.parametrize("file", ["granular.json", "worked-examples.json"])
+def test_granular_cases(live: RunningServer, file: str):
+    document, _ = load(DATA / file)
     failures = {id_: reason for id_, reason in granular.run(document, live.url) if reason is not None}
     assert not failures
