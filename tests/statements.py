@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,9 @@ from tests.server import BACKENDS, database_url
 RECORD = Path(__file__).with_name("statement_counts.json")
 _CLUSTER = "/ext/v1/clusters/edge"
 TRANSACTION = ("BEGIN", "COMMIT", "ROLLBACK")
+
+Call = tuple[str, str, Callable[[], Any]]
+"""Method, path, body."""
 
 
 class Counter:
@@ -94,7 +97,7 @@ class Scene:
         for name in ("known", "gone"):
             api.put(f"{_CLUSTER}/pods/default/{name}", pod_manifest())
 
-    def pages(self) -> dict[str, tuple[str, str, Callable[[], Any]]]:
+    def pages(self) -> dict[str, str]:
         """The pages."""
         paths = {
             "": "",
@@ -114,7 +117,7 @@ class Scene:
             "refusals": "refusals",
             "search": "search?q=edge",
         }
-        return {f"GET /ui/{name}": ("GET", f"/ui/{path}", lambda: None) for name, path in paths.items()}
+        return {f"GET /ui/{name}": f"/ui/{path}" for name, path in paths.items()}
 
     def entry(self, amount: int = 1, generation: int | None = None) -> dict[str, Any]:
         return Client.allocations({self.root: {"VCPU": amount}}, generation)
@@ -124,156 +127,122 @@ class Scene:
         common = {"project_id": "project", "user_id": "user", "consumer_type": "TYPE"}
         return {**common, "query": "resources=VCPU:1", "members": members}
 
-    def calls(self) -> dict[str, tuple[str, str, Callable[[], Any]]]:
-        """Route -> method, path, body. Writes come last and in an order in which each works."""
-        place, guard = f"/resource_providers/{self.root}", self.api.generation
-        candidates = "/allocation_candidates"
+    def calls(self) -> dict[str, Call]:
+        """Writes come last and in an order in which each works."""
+        place, many = f"/resource_providers/{self.root}", self.many
+        leaf = f"/resource_providers/{self.leaf}"
+        claims, pods = "/ext/v1/claims", f"{_CLUSTER}/pods/default"
+        search = "/allocation_candidates?resources=VCPU:1"
+
+        def guarded(provider: str, **members: Any) -> Callable[[], Any]:
+            return lambda: {**members, "resource_provider_generation": self.api.generation(provider)}
+
+        def reshaped() -> dict[str, Any]:
+            offered = guarded(self.root, inventories={"VCPU": {"total": 200}, "MEMORY_MB": {"total": 1}})
+            return {
+                "inventories": {self.root: offered()},
+                "allocations": {each: self.entry(2, 2) for each in many},
+            }
+
+        return _calls(
+            {
+                "GET /": "/",
+                "GET /resource_classes": "/resource_classes",
+                "GET /resource_classes/{name}": "/resource_classes/VCPU",
+                "GET /traits": "/traits",
+                "GET /traits/{name}": "/traits/HW_CPU_X86_VMX",
+                "GET /resource_providers": "/resource_providers",
+                "GET /resource_providers?resources": "/resource_providers?resources=VCPU:1",
+                "GET /resource_providers/{uuid}": place,
+                "GET inventories": f"{place}/inventories",
+                "GET inventories/{class}": f"{place}/inventories/VCPU",
+                "GET usages of a provider": f"{place}/usages",
+                "GET aggregates": f"{place}/aggregates",
+                "GET traits of a provider": f"{place}/traits",
+                "GET allocations of a provider": f"{place}/allocations",
+                "GET /allocations/{consumer}": f"/allocations/{self.holder}",
+                "GET /usages": "/usages?project_id=project",
+                "GET /allocation_candidates": search,
+                "GET /allocation_candidates?member_of": f"{search}&member_of={self.root}",
+                "PUT /allocations/{consumer} new": (f"/allocations/{self.new}", self.entry),
+                "PUT /allocations/{consumer} again": (f"/allocations/{self.new}", lambda: self.entry(2, 1)),
+                "POST /allocations 50 new": ("/allocations", lambda: {each: self.entry() for each in many}),
+                "POST /allocations 50 again": (
+                    "/allocations",
+                    lambda: {each: self.entry(1, 1) for each in many},
+                ),
+                "POST /reshaper 1 provider, 50 consumers": ("/reshaper", reshaped),
+                "POST /ext/v1/claims": (claims, lambda: self.claim(1)),
+                "POST /ext/v1/claims 50 new": (claims, lambda: self.claim(50)),
+                "POST /ext/v1/claims 50 again": (claims, lambda: self.claim(50)),
+                "DELETE /allocations/{consumer}": f"/allocations/{self.new}",
+                "POST /resource_providers": ("/resource_providers", lambda: {"name": "fresh"}),
+                "POST /resource_providers below a parent": (
+                    "/resource_providers",
+                    lambda: {"name": "below", "parent_provider_uuid": self.root},
+                ),
+                "PUT /resource_providers/{uuid}": (place, lambda: {"name": "renamed"}),
+                "POST inventories": (
+                    f"{place}/inventories",
+                    lambda: {"resource_class": "FPGA", "total": 1},
+                ),
+                "PUT inventories/{class}": (f"{place}/inventories/FPGA", guarded(self.root, total=2)),
+                "PUT inventories": (
+                    f"{leaf}/inventories",
+                    guarded(self.leaf, inventories={"FPGA": {"total": 1}, "PGPU": {"total": 1}}),
+                ),
+                "DELETE inventories/{class}": f"{place}/inventories/FPGA",
+                "DELETE inventories": f"{leaf}/inventories",
+                "PUT aggregates": (f"{place}/aggregates", guarded(self.root, aggregates=[self.root])),
+                "PUT traits of a provider": (f"{place}/traits", guarded(self.root, traits=["CUSTOM_A"])),
+                "DELETE traits of a provider": f"{place}/traits",
+                "PUT /traits/{name}": "/traits/CUSTOM_NEW",
+                "DELETE /traits/{name}": "/traits/CUSTOM_IDLE",
+                "PUT /resource_classes/{name}": "/resource_classes/CUSTOM_NEW",
+                "POST /resource_classes": ("/resource_classes", lambda: {"name": "CUSTOM_POSTED"}),
+                "DELETE /resource_classes/{name}": "/resource_classes/CUSTOM_IDLE",
+                "PUT node again": (f"{_CLUSTER}/nodes/n1", lambda: node_manifests("n1")),
+                "PUT pod new": (f"{pods}/web", pod_manifest),
+                "PUT pod again": (f"{pods}/known", pod_manifest),
+                "PUT pod that runs": (
+                    f"{pods}/runs",
+                    lambda: pod_manifest(node="n1", status={"cpuset": "12-15"}),
+                ),
+                "GET pod": f"{pods}/web",
+                "GET pods": f"{_CLUSTER}/pods",
+                "POST preview": (f"{_CLUSTER}/pods/preview", pod_manifest),
+                "DELETE pod": f"{pods}/gone",
+                "POST nodes 2 new": (f"{_CLUSTER}/nodes", lambda: _nodes("few", 2)),
+                "POST nodes 20 new": (f"{_CLUSTER}/nodes", lambda: _nodes("many", 20)),
+                "POST nodes 20 again": (f"{_CLUSTER}/nodes", lambda: _nodes("many", 20)),
+                "POST nodes 20 changed": (f"{_CLUSTER}/nodes", lambda: _nodes("many", 20, memory="8Gi")),
+                "POST pods 2 new": (f"{_CLUSTER}/pods", lambda: _pods("few", 2)),
+                "POST pods 40 new": (f"{_CLUSTER}/pods", lambda: _pods("many", 40)),
+                "DELETE /resource_providers/{uuid}": leaf,
+                **self.pages(),
+            }
+        )
+
+    def extender(self) -> dict[str, Call]:
+        """What kube-scheduler asks, when the calls above have been made."""
+        asked = {"Pod": pod_manifest(uid="uid-bound"), "NodeNames": ["few-0", "few-1"]}
+        names = {"PodName": "bound", "PodNamespace": "default", "PodUID": "uid-bound", "Node": "few-0"}
+        bodies = {"filter": asked, "prioritize": asked, "bind new": names, "bind again": names}
         return {
-            "GET /": ("GET", "/", lambda: None),
-            "GET /resource_classes": ("GET", "/resource_classes", lambda: None),
-            "GET /resource_classes/{name}": ("GET", "/resource_classes/VCPU", lambda: None),
-            "GET /traits": ("GET", "/traits", lambda: None),
-            "GET /traits/{name}": ("GET", "/traits/HW_CPU_X86_VMX", lambda: None),
-            "GET /resource_providers": ("GET", "/resource_providers", lambda: None),
-            "GET /resource_providers?resources": (
-                "GET",
-                "/resource_providers?resources=VCPU:1",
-                lambda: None,
-            ),
-            "GET /resource_providers/{uuid}": ("GET", place, lambda: None),
-            "GET inventories": ("GET", f"{place}/inventories", lambda: None),
-            "GET inventories/{class}": ("GET", f"{place}/inventories/VCPU", lambda: None),
-            "GET usages of a provider": ("GET", f"{place}/usages", lambda: None),
-            "GET aggregates": ("GET", f"{place}/aggregates", lambda: None),
-            "GET traits of a provider": ("GET", f"{place}/traits", lambda: None),
-            "GET allocations of a provider": ("GET", f"{place}/allocations", lambda: None),
-            "GET /allocations/{consumer}": ("GET", f"/allocations/{self.holder}", lambda: None),
-            "GET /usages": ("GET", "/usages?project_id=project", lambda: None),
-            "GET /allocation_candidates": ("GET", f"{candidates}?resources=VCPU:1", lambda: None),
-            "GET /allocation_candidates?member_of": (
-                "GET",
-                f"{candidates}?resources=VCPU:1&member_of={self.root}",
-                lambda: None,
-            ),
-            "PUT /allocations/{consumer} new": ("PUT", f"/allocations/{self.new}", self.entry),
-            "PUT /allocations/{consumer} again": (
-                "PUT",
-                f"/allocations/{self.new}",
-                lambda: self.entry(2, 1),
-            ),
-            "POST /allocations 50 new": (
-                "POST",
-                "/allocations",
-                lambda: {who: self.entry() for who in self.many},
-            ),
-            "POST /allocations 50 again": (
-                "POST",
-                "/allocations",
-                lambda: {who: self.entry(1, 1) for who in self.many},
-            ),
-            "POST /reshaper 1 provider, 50 consumers": (
-                "POST",
-                "/reshaper",
-                lambda: {
-                    "inventories": {
-                        self.root: {
-                            "resource_provider_generation": guard(self.root),
-                            "inventories": {"VCPU": {"total": 200}, "MEMORY_MB": {"total": 1}},
-                        }
-                    },
-                    "allocations": {who: self.entry(2, 2) for who in self.many},
-                },
-            ),
-            "POST /ext/v1/claims": ("POST", "/ext/v1/claims", lambda: self.claim(1)),
-            "POST /ext/v1/claims 50 new": ("POST", "/ext/v1/claims", lambda: self.claim(50)),
-            "POST /ext/v1/claims 50 again": ("POST", "/ext/v1/claims", lambda: self.claim(50)),
-            "DELETE /allocations/{consumer}": ("DELETE", f"/allocations/{self.new}", lambda: None),
-            "POST /resource_providers": ("POST", "/resource_providers", lambda: {"name": "fresh"}),
-            "POST /resource_providers below a parent": (
-                "POST",
-                "/resource_providers",
-                lambda: {"name": "below", "parent_provider_uuid": self.root},
-            ),
-            "PUT /resource_providers/{uuid}": ("PUT", place, lambda: {"name": "renamed"}),
-            "POST inventories": (
-                "POST",
-                f"{place}/inventories",
-                lambda: {"resource_class": "FPGA", "total": 1},
-            ),
-            "PUT inventories/{class}": (
-                "PUT",
-                f"{place}/inventories/FPGA",
-                lambda: {"total": 2, "resource_provider_generation": guard(self.root)},
-            ),
-            "PUT inventories": (
-                "PUT",
-                f"/resource_providers/{self.leaf}/inventories",
-                lambda: {
-                    "inventories": {"FPGA": {"total": 1}, "PGPU": {"total": 1}},
-                    "resource_provider_generation": guard(self.leaf),
-                },
-            ),
-            "DELETE inventories/{class}": ("DELETE", f"{place}/inventories/FPGA", lambda: None),
-            "DELETE inventories": ("DELETE", f"/resource_providers/{self.leaf}/inventories", lambda: None),
-            "PUT aggregates": (
-                "PUT",
-                f"{place}/aggregates",
-                lambda: {"aggregates": [self.root], "resource_provider_generation": guard(self.root)},
-            ),
-            "PUT traits of a provider": (
-                "PUT",
-                f"{place}/traits",
-                lambda: {"traits": ["CUSTOM_A"], "resource_provider_generation": guard(self.root)},
-            ),
-            "DELETE traits of a provider": ("DELETE", f"{place}/traits", lambda: None),
-            "PUT /traits/{name}": ("PUT", "/traits/CUSTOM_NEW", lambda: None),
-            "DELETE /traits/{name}": ("DELETE", "/traits/CUSTOM_IDLE", lambda: None),
-            "PUT /resource_classes/{name}": ("PUT", "/resource_classes/CUSTOM_NEW", lambda: None),
-            "POST /resource_classes": ("POST", "/resource_classes", lambda: {"name": "CUSTOM_POSTED"}),
-            "DELETE /resource_classes/{name}": ("DELETE", "/resource_classes/CUSTOM_IDLE", lambda: None),
-            "PUT node again": ("PUT", f"{_CLUSTER}/nodes/n1", lambda: node_manifests("n1")),
-            "PUT pod new": ("PUT", f"{_CLUSTER}/pods/default/web", pod_manifest),
-            "PUT pod again": ("PUT", f"{_CLUSTER}/pods/default/known", pod_manifest),
-            "PUT pod that runs": (
-                "PUT",
-                f"{_CLUSTER}/pods/default/runs",
-                lambda: pod_manifest(node="n1", status={"cpuset": "12-15"}),
-            ),
-            "GET pod": ("GET", f"{_CLUSTER}/pods/default/web", lambda: None),
-            "GET pods": ("GET", f"{_CLUSTER}/pods", lambda: None),
-            "POST preview": ("POST", f"{_CLUSTER}/pods/preview", pod_manifest),
-            "DELETE pod": ("DELETE", f"{_CLUSTER}/pods/default/gone", lambda: None),
-            "POST nodes 2 new": ("POST", f"{_CLUSTER}/nodes", lambda: _nodes("few", 2)),
-            "POST nodes 20 new": ("POST", f"{_CLUSTER}/nodes", lambda: _nodes("many", 20)),
-            "POST nodes 20 again": ("POST", f"{_CLUSTER}/nodes", lambda: _nodes("many", 20)),
-            "POST nodes 20 changed": ("POST", f"{_CLUSTER}/nodes", lambda: _nodes("many", 20, memory="8Gi")),
-            "POST pods 2 new": ("POST", f"{_CLUSTER}/pods", lambda: _pods("few", 2)),
-            "POST pods 40 new": ("POST", f"{_CLUSTER}/pods", lambda: _pods("many", 40)),
-            "DELETE /resource_providers/{uuid}": ("DELETE", f"/resource_providers/{self.leaf}", lambda: None),
-            **self.pages(),
+            f"POST {name}": ("POST", f"{_CLUSTER}/extender/{name.split()[0]}", lambda body=body: body)
+            for name, body in bodies.items()
         }
 
-    def extender(self) -> dict[str, tuple[str, str, Callable[[], Any]]]:
-        """What kube-scheduler asks, when the calls above have been made."""
-        return {
-            "POST filter": ("POST", f"{_CLUSTER}/extender/filter", _asked),
-            "POST prioritize": ("POST", f"{_CLUSTER}/extender/prioritize", _asked),
-            "POST bind new": ("POST", f"{_CLUSTER}/extender/bind", _binding),
-            "POST bind again": ("POST", f"{_CLUSTER}/extender/bind", _binding),
-        }
+
+def _calls(rows: Mapping[str, str | tuple[str, Callable[[], Any]]]) -> dict[str, Call]:
+    """The calls of rows that have a path, or a path and a body; the method is the first word of the name."""
+    bodied = {name: (row, lambda: None) if isinstance(row, str) else row for name, row in rows.items()}
+    return {name: (name.split()[0], *row) for name, row in bodied.items()}
 
 
 def _nodes(prefix: str, count: int, **members: str) -> dict[str, Any]:
     bodies = [node_manifests(f"{prefix}-{number}", **members) for number in range(count)]
     return {"kind": "List", "items": [part for body in bodies for part in body.values()]}
-
-
-def _asked() -> dict[str, Any]:
-    return {"Pod": pod_manifest(uid="uid-bound"), "NodeNames": ["few-0", "few-1"]}
-
-
-def _binding() -> dict[str, Any]:
-    return {"PodName": "bound", "PodNamespace": "default", "PodUID": "uid-bound", "Node": "few-0"}
 
 
 def _pods(prefix: str, count: int) -> dict[str, Any]:

@@ -9,41 +9,28 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import requests
 from flask.testing import FlaskClient
 
 from placement.app import build
+from placement.metrics import sharing
+from placement.server import processes, settings
 from placement.storage.database import Database
 from tests.client import Client, detail
+from tests.commands import refusal, run
 from tests.conftest import application_on, compatible, configured
-from tests.server import await_answer, database_url, free_port, running_service
+from tests.patience import PATIENCE_SECONDS
+from tests.probes import probed
+from tests.server import RunningServer, await_answer, free_port
 
-PATIENCE = 60
 ADMIN = {"X-Auth-Token": "admin"}
 
 
-def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The command in an environment that configures nothing else."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
-    return subprocess.run(
-        [sys.executable, "-m", "placement.client", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-        env={**kept, **environment},
-    )
-
-
-def refusal(*arguments: str, **environment: str) -> str:
-    """What the command says when it refuses: one line."""
-    refused = command(*arguments, **environment)
-    assert refused.returncode == 1, refused.stdout + refused.stderr
-    assert refused.stderr.startswith("placement: ")
-    assert "Traceback" not in refused.stderr
-    assert len(refused.stderr.strip().splitlines()) == 1
-    assert "listens" not in refused.stdout
-    return refused.stderr
+@pytest.fixture(autouse=True)
+def serving_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands run in this process, which is not one to serve."""
+    monkeypatch.setattr(sharing, "share", lambda: None)
+    monkeypatch.setattr(settings, "start_logging", lambda _: None)
+    monkeypatch.setattr(processes, "listening", lambda *_: pytest.fail("it would serve"))
 
 
 @pytest.fixture
@@ -109,7 +96,7 @@ def test_options_of_libraries_are_left_to_them(database: str, tmp_path: Path):
         "[DEFAULT]\ntransport_url = x\ndebug = false\n[keystone_authtoken]\nregion_name = r\n[cache]\nx = y\n"
     )
     file.write_text(text)
-    finished = command("db", "upgrade", "--config-file", str(file), "--database", database)
+    finished = run("db", "upgrade", "--config-file", str(file), "--database", database)
     assert finished.returncode == 0, finished.stderr
 
 
@@ -128,28 +115,36 @@ def test_keystone_without_a_word_about_keystone_is_refused(database: str, tmp_pa
     assert "[keystone_authtoken]" in said
 
 
-def test_an_application_that_nobody_configured_believes_nobody(tmp_path: Path):
-    with database_url("sqlite") as url:
-        database = Database(url)
-        with pytest.raises(Exception, match="keystone"):
-            build(database, configured())
-        assert configured().api.auth_strategy == "keystone"
-        database.dispose()
+def test_an_application_that_nobody_configured_believes_nobody(embedded_database: Database):
+    with pytest.raises(Exception, match="keystone"):
+        build(embedded_database, configured())
+    assert configured().api.auth_strategy == "keystone"
 
 
-def test_another_wsgi_server_without_a_configuration_starts_nothing(database: str):
+def test_another_wsgi_server_without_a_configuration_starts_nothing(database: str, tmp_path: Path):
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
-    finished = subprocess.run(
-        [sys.executable, "-c", "import placement.wsgi"],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-        env={**kept, "OS_PLACEMENT_DATABASE__CONNECTION": database},
-    )
-    assert finished.returncode == 1
-    assert "auth_strategy" in finished.stderr
-    assert "Traceback" not in finished.stderr
+    for environment, said in (
+        ({"OS_PLACEMENT_DATABASE__CONNECTION": database}, "auth_strategy"),
+        ({"OS_API__AUTH_STRATEGY": "noauth2"}, "[placement_database] connection"),
+    ):
+        finished = subprocess.run(
+            [sys.executable, "-c", "import placement.wsgi"],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+            env={**kept, "OS_PLACEMENT_CONFIG_DIR": str(tmp_path), **environment},
+        )
+        assert finished.returncode == 1
+        assert said in finished.stderr
+        assert "Traceback" not in finished.stderr
+
+
+def test_development_is_refused_beyond_loopback_also_when_configured(database: str, tmp_path: Path):
+    file = tmp_path / "placement.conf"
+    file.write_text(f"[placement_database]\nconnection = {database}\n[api]\nauth_strategy = noauth2\n")
+    said = refusal("serve", "--config-file", str(file), "--host", "0.0.0.0")
+    assert "--allow-remote-noauth" in said
 
 
 # -- who is on this machine ------------------------------------------------------------------------------
@@ -257,7 +252,7 @@ def plain_gunicorn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield str(port)
     finally:
         process.terminate()
-        process.wait(PATIENCE)
+        process.wait(PATIENCE_SECONDS)
 
 
 def _addresses_of_this_machine() -> list[str]:
@@ -266,27 +261,14 @@ def _addresses_of_this_machine() -> list[str]:
 
 
 def test_plain_gunicorn_on_all_addresses_serves_this_machine_only(plain_gunicorn: str):
-    await_answer(f"http://127.0.0.1:{plain_gunicorn}")
-    session = requests.Session()
-    session.trust_env = False
-    near = session.get(
-        f"http://127.0.0.1:{plain_gunicorn}/resource_providers", headers=ADMIN, timeout=PATIENCE
-    )
-    assert near.status_code == 200
+    near = f"http://127.0.0.1:{plain_gunicorn}"
+    await_answer(near)
+    assert probed(near, "/resource_providers", **ADMIN)[0] == 200
     for address in _addresses_of_this_machine():
-        far = session.get(
-            f"http://{address}:{plain_gunicorn}/traits",
-            headers={**ADMIN, "Host": "localhost"},
-            timeout=PATIENCE,
-        )
-        assert far.status_code == 403
+        far = f"http://{address}:{plain_gunicorn}"
+        assert probed(far, "/traits", **ADMIN, Host="localhost")[0] == 403
 
 
-def test_a_demonstration_is_served_to_this_machine(tmp_path: Path):
-    with running_service(f"sqlite:///{tmp_path}/x.sqlite", workers=1, arguments=["--demo"]) as server:
-        session = requests.Session()
-        session.trust_env = False
-        url = f"{server.url}/resource_providers"
-        assert session.get(url, headers=ADMIN, timeout=PATIENCE).status_code == 200
-        rebound = session.get(url, headers={**ADMIN, "Host": "evil.example"}, timeout=PATIENCE)
-        assert rebound.status_code == 403
+def test_a_demonstration_is_served_to_this_machine(demonstration: RunningServer):
+    assert probed(demonstration.url, "/resource_providers", **ADMIN)[0] == 200
+    assert probed(demonstration.url, "/resource_providers", **ADMIN, Host="evil.example")[0] == 403
