@@ -7,23 +7,13 @@ from collections import Counter
 
 import requests
 
-from tests.patience import PATIENCE_SECONDS
+from tests.callers import Caller
 
 CLIENTS = 16
-HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 
 
-class Claimant:
+class Claimant(Caller):
     """One client with a connection of its own."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.session = requests.Session()
-        self.session.trust_env = False
-        self.session.headers.update(HEADERS)
-
-    def call(self, method: str, path: str, body: object = None) -> requests.Response:
-        return self.session.request(method, f"{self.url}{path}", json=body, timeout=PATIENCE_SECONDS)
 
     def claim(self, consumer: str, resources: dict, generation: int | None = None) -> requests.Response:
         return self.call(

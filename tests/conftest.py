@@ -68,9 +68,8 @@ def database(connection_url: str) -> Iterator[Database]:
 @pytest.fixture
 def application(database: Database) -> Iterator[Flask]:
     """The service in this process, on a database of this test's own."""
-    application = build(database, compatible())
-    yield application
-    application.extensions["placement_use_cases"].close()
+    with application_of(database) as application:
+        yield application
 
 
 @pytest.fixture
@@ -135,10 +134,13 @@ def application_at(
 
 @contextmanager
 def application_of(
-    database: Database, settings: cfg.ConfigOpts | None = None, search: SearchSettings | None = None
+    database: Database,
+    settings: cfg.ConfigOpts | None = None,
+    search: SearchSettings | None = None,
+    **more: Any,
 ) -> Iterator[Flask]:
-    """The service in this process, on this database."""
-    application = build(database, settings or compatible(), search)
+    """The service in this process, on this database; `more` as `build` takes it."""
+    application = build(database, settings or compatible(), search, **more)
     yield application
     application.extensions["placement_use_cases"].close()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from typing import Any
 import schemathesis
 from flask import Flask
 from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis.errors import Unsatisfiable
+from hypothesis import strategies as st
+from hypothesis.errors import FlakyStrategyDefinition, Unsatisfiable
 from schemathesis.core.failures import FailureGroup
 
 from tests.client import Client
@@ -41,6 +42,11 @@ _CONFIGURATION = {
     "generation": {"with-security-parameters": False},
 }
 _EXAMPLES, _VERSIONS = 100, ("1.0", "1.12", "1.39")
+_MOST_VAIN_ATTEMPTS = 20
+
+
+class _NoSuchRequest(Exception):
+    """Of requests for which anything is right there are no wrong ones."""
 
 
 def operations(application: Flask, version: str) -> list[Any]:
@@ -57,26 +63,44 @@ def findings(application: Flask, operation: Any, version: str, examples: int) ->
     """What is wrong about the answers to so many requests that keep to the document, and that do not."""
     fill(Client(application.test_client(), token=TOKEN))
     found: set[str] = set()
+
+    def ask(case: Any) -> None:
+        if case.meta.generation.mode is schemathesis.GenerationMode.POSITIVE:
+            _name_what_is_there(case)
+        found.update(_wrong(case, version))
+
     for mode in schemathesis.GenerationMode:
-        cases = operation.as_strategy(generation_mode=mode)
-
-        @settings(
-            max_examples=examples,
-            phases=[Phase.generate],
-            database=None,
-            derandomize=True,
-            suppress_health_check=list(HealthCheck),
-        )
-        @given(case=cases)
-        def ask(case: Any) -> None:
-            if case.meta.generation.mode is schemathesis.GenerationMode.POSITIVE:
-                _name_what_is_there(case)
-            found.update(_wrong(case, version))
-
-        # Of requests for which anything is right there are no wrong ones.
-        with suppress(Unsatisfiable):
-            ask()
+        # Giving up depends on the attempts before, which Hypothesis may notice.
+        with suppress(_NoSuchRequest, FlakyStrategyDefinition, Unsatisfiable):
+            _try(operation.as_strategy(generation_mode=mode), examples, ask)
     return found
+
+
+def _try(cases: st.SearchStrategy[Any], examples: int, ask: Callable[[Any], None]) -> None:
+    """Ask so many of these. Raises _NoSuchRequest after few attempts; Hypothesis would make hundreds."""
+    attempts = asked = 0
+
+    def attempted(_: None) -> st.SearchStrategy[Any]:
+        nonlocal attempts
+        attempts += 1
+        if attempts > _MOST_VAIN_ATTEMPTS and not asked:
+            raise _NoSuchRequest
+        return cases
+
+    @settings(
+        max_examples=examples,
+        phases=[Phase.generate],
+        database=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=st.none().flatmap(attempted))
+    def example(case: Any) -> None:
+        nonlocal asked
+        asked += 1
+        ask(case)
+
+    example()
 
 
 def _name_what_is_there(case: Any) -> None:

@@ -13,9 +13,8 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -182,17 +181,6 @@ def _await_greeting(server: Running) -> None:
         assert server.process.poll() is None, "the server has ended"
         assert time.monotonic() < deadline, "the server does not start"
         time.sleep(0.05)
-
-
-def await_answer(url: str) -> None:
-    """Wait until somebody answers there."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    deadline = time.monotonic() + _STARTS_WITHIN_SECONDS
-    while time.monotonic() < deadline:
-        with suppress(OSError), opener.open(url, timeout=5):
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"nobody answers at {url}")
 
 
 if __name__ == "__main__":

@@ -10,17 +10,16 @@ import sys
 import uuid
 from pathlib import Path
 from typing import Any
-
-import requests
+from urllib.parse import quote
 
 from tests.browser import MISSING, chromium, drawn, page_of, running_browser
-from tests.patience import PATIENCE_SECONDS
+from tests.client import Client
 from tests.server import RunningServer, database_url, running_service
+from tests.service import Service
 
 _DIRECTORY = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 _NAMESPACE = uuid.UUID("0d9c2a1e-3c1f-5f0e-9d1c-2f7f1c9c6a11")
 _LARGEST_BYTES = 200_000
-_HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 _SIZE = {"width": 1280, "height": 800}
 # File, address, theme, and the part of the page, from its top, in pixels.
 _PICTURES = (
@@ -51,7 +50,7 @@ def main(directory: Path) -> None:
 def _take(browser: Any, server: RunningServer, file: Path, address: str, theme: str, height: int) -> None:
     pod = (Path(__file__).resolve().parents[1] / "etc" / "examples" / "pod.yaml").read_text()
     with page_of(browser, server.url, viewport=_SIZE, color_scheme=theme) as (page, complaints):
-        drawn(page, address.format(pod=requests.utils.quote(pod)))
+        drawn(page, address.format(pod=quote(pod)))
         page.wait_for_timeout(300)
         clip = {"x": 0, "y": 0, "width": _SIZE["width"], "height": height}
         page.screenshot(path=str(file), full_page=True, clip=clip)
@@ -63,16 +62,7 @@ def _take(browser: Any, server: RunningServer, file: Path, address: str, theme: 
 
 def _fill(server: RunningServer) -> None:
     """Hosts in three aggregates, used as chance has it."""
-    chance = random.Random(11)
-    session = requests.Session()
-    session.trust_env = False
-
-    def call(method: str, path: str, body: Any) -> None:
-        answer = session.request(
-            method, server.url + path, json=body, headers=_HEADERS, timeout=PATIENCE_SECONDS
-        )
-        assert answer.status_code < 300, answer.text
-
+    chance, call = random.Random(11), Service(server.url).must
     for number in range(600):
         host, zone = str(uuid.uuid5(_NAMESPACE, f"host-{number}")), number // 250
         call("POST", "/resource_providers", {"name": f"compute-{number:03}", "uuid": host})
@@ -84,13 +74,8 @@ def _fill(server: RunningServer) -> None:
         call("PUT", f"/resource_providers/{host}/aggregates", body)
         used = min(128, max(0, int(chance.gauss(60 + 25 * zone, 30))))
         if used:
-            claim = {
-                "allocations": {host: {"resources": {"VCPU": used, "MEMORY_MB": 1024 * used}}},
-                "project_id": "cloud",
-                "user_id": "nova",
-                "consumer_generation": None,
-                "consumer_type": "INSTANCE",
-            }
+            held = {host: {"VCPU": used, "MEMORY_MB": 1024 * used}}
+            claim = Client.allocations(held, project_id="cloud", user_id="nova")
             call("PUT", f"/allocations/{uuid.uuid5(_NAMESPACE, f'guest-{number}')}", claim)
 
 

@@ -7,17 +7,16 @@ import pytest
 from placement.providers.statements import clusters
 from placement.storage.database import Database
 from tests.client import Client, detail
-from tests.kubernetes import ALLOCS, KUBELET, node_manifests, pod_manifest
+from tests.kubernetes import ALLOCS, CLUSTER, KUBELET, add_nodes, node_manifests, pod_manifest
 from tests.pod_invariants import check
 
-CLUSTER = "/ext/v1/clusters/edge"
 PODS = f"{CLUSTER}/pods/default"
 
 
 @pytest.fixture
 def cluster(api: Client) -> Client:
     assert api.put(CLUSTER, {"profile": "design"}).status_code == 201
-    assert api.put(f"{CLUSTER}/nodes/good", node_manifests("good")).status_code == 201
+    add_nodes(api, "good")
     return api
 
 

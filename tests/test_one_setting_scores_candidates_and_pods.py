@@ -11,13 +11,13 @@ from placement.engine.scoring.order import Strategy
 from placement.providers.statements import clusters
 from placement.storage.database import Database
 from tests.client import Client, detail
-from tests.kubernetes import NUMA_POLICY, node_manifests, pod_manifest
+from tests.kubernetes import CLUSTER, NUMA_POLICY, pod_manifest
+from tests.kubernetes import add_nodes as nodes
 from tests.naive_scoring import naive_score, naive_sum
 from tests.test_candidates_come_best_first import search
 
 pytestmark = pytest.mark.one_database
 
-CLUSTER = "/ext/v1/clusters/edge"
 PODS = f"{CLUSTER}/pods"
 RISING = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
 PACKING = {"type": "RequestedToCapacityRatio", "shape": RISING}
@@ -29,12 +29,6 @@ def cluster(api: Client, **settings: Any) -> dict[str, Any]:
     answer = api.put(CLUSTER, settings)
     assert answer.status_code in (200, 201), answer.text
     return api.get(CLUSTER).json
-
-
-def nodes(api: Client, *names: str, **given: Any) -> None:
-    for name in names:
-        answer = api.put(f"{CLUSTER}/nodes/{name}", node_manifests(name, **given))
-        assert answer.status_code == 201, answer.text
 
 
 def run(api: Client, name: str, manifest: dict[str, Any]) -> str:

@@ -11,23 +11,17 @@ import json
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.client import NEWEST, custom, unique
 from tests.patience import PATIENCE_SECONDS
-from tests.server import RunningServer, database_url, running_service
+from tests.server import RunningServer
 
 pytest.importorskip("osc_placement")
 VMX, SSD = "HW_CPU_X86_VMX", "STORAGE_DISK_SSD"
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[RunningServer]:
-    with database_url("sqlite") as url, running_service(url, workers=1) as server:
-        yield server
 
 
 class Failed(Exception):
@@ -75,27 +69,16 @@ class Shell:
 
 
 @pytest.fixture
-def at(running: RunningServer):
-    return lambda version: Shell(running.url, version)
-
-
-def name() -> str:
-    return f"cli-{uuid.uuid4().hex}"
-
-
-def custom() -> str:
-    return f"CUSTOM_{uuid.uuid4().hex.upper()}"
+def at(served: RunningServer):
+    return lambda version: Shell(served.url, version)
 
 
 def provider(shell: Shell, **inventories: int) -> str:
-    own: str = shell("resource provider create", name())["uuid"]
+    own: str = shell("resource provider create", unique())["uuid"]
     if inventories:
         arguments = [part for key, total in inventories.items() for part in ("--resource", f"{key}={total}")]
         shell("resource provider inventory set", own, *arguments)
     return own
-
-
-NEWEST = "1.39"
 
 
 def versions(*least: str):
@@ -104,12 +87,12 @@ def versions(*least: str):
 
 @versions("1.0")
 def test_resource_providers(at, version: str):
-    shell, first = at(version), name()
+    shell, first = at(version), unique()
     own = shell("resource provider create", first, "--uuid", str(uuid.uuid4()))["uuid"]
     assert shell("resource provider show", own)["name"] == first
     assert shell("resource provider list", "--name", first)[0]["uuid"] == own
     assert shell("resource provider list", "--uuid", own)[0]["name"] == first
-    second = name()
+    second = unique()
     assert shell("resource provider set", own, "--name", second)["name"] == second
     assert "allocations" in shell("resource provider show", own, "--allocations")
     shell("resource provider delete", own)
@@ -121,11 +104,11 @@ def test_resource_providers(at, version: str):
 def test_nested_resource_providers(at, version: str):
     shell = at(version)
     root = provider(shell)
-    child = shell("resource provider create", name(), "--parent-provider", root)
+    child = shell("resource provider create", unique(), "--parent-provider", root)
     assert child["root_provider_uuid"] == root
     assert len(shell("resource provider list", "--in-tree", child["uuid"])) == 2
     orphan = provider(shell)
-    moved = shell("resource provider set", orphan, "--name", name(), "--parent-provider", root)
+    moved = shell("resource provider set", orphan, "--name", unique(), "--parent-provider", root)
     assert moved["parent_provider_uuid"] == root
 
 
@@ -303,7 +286,7 @@ def test_allocations_are_unset_in_part(at, version: str):
 
 @pytest.mark.parametrize("version", ["1.9", "1.37"])
 def test_usages_of_a_project(at, version: str):
-    shell, project = at(version), name()
+    shell, project = at(version), unique()
     own = provider(shell, VCPU=4)
     labels = ["--project-id", project, "--user-id", "u"]
     shell("resource provider allocation set", str(uuid.uuid4()), "--allocation", f"rp={own},VCPU=2", *labels)
@@ -336,7 +319,7 @@ def test_granular_candidates(at):
     shell("resource class create", one)
     root = provider(shell)
     for _ in range(2):
-        child = shell("resource provider create", name(), "--parent-provider", root)["uuid"]
+        child = shell("resource provider create", unique(), "--parent-provider", root)["uuid"]
         shell("resource provider inventory set", child, "--resource", f"{one}=1")
     found = shell(
         "allocation candidate list",
@@ -356,12 +339,12 @@ def run(url: str, *arguments: str, version: str | None = None) -> subprocess.Com
 
 
 @pytest.mark.parametrize("version", [None, "1.39"])
-def test_the_command_itself(running: RunningServer, version: str | None):
-    created = run(running.url, "resource", "provider", "create", name(), "-f", "json", version=version)
+def test_the_command_itself(served: RunningServer, version: str | None):
+    created = run(served.url, "resource", "provider", "create", unique(), "-f", "json", version=version)
     assert created.returncode == 0, created.stderr
     own = json.loads(created.stdout)["uuid"]
-    missing = run(running.url, "resource", "provider", "show", str(uuid.uuid4()), version=version)
+    missing = run(served.url, "resource", "provider", "show", str(uuid.uuid4()), version=version)
     assert missing.returncode == 1
     assert "No resource provider with uuid" in missing.stderr
     assert "HTTP 404" in missing.stderr
-    assert run(running.url, "resource", "provider", "delete", own, version=version).returncode == 0
+    assert run(served.url, "resource", "provider", "delete", own, version=version).returncode == 0

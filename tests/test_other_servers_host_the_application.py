@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import lane_server
 from tests.client import unique
 from tests.hostile import Wire, chunked, request
-from tests.server import database_url, free_port
+from tests.server import await_answer, database_url, free_port
 
 JSON, CHUNKED = "Content-Type: application/json", "Transfer-Encoding: chunked"
 
@@ -37,7 +36,7 @@ def hosted() -> Iterator[str]:
             },
         )
         try:
-            lane_server.await_answer(f"http://127.0.0.1:{port}")
+            await_answer(f"http://127.0.0.1:{port}")
             yield f"http://127.0.0.1:{port}"
         finally:
             process.send_signal(signal.SIGQUIT)

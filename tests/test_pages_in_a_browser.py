@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import requests
 import sqlalchemy as sa
 
 from placement.storage import tables
@@ -16,10 +15,9 @@ from placement.storage.database import Database
 from placement.web.units import number
 from tests.browser import drawn, findings, page_of
 from tests.client import Client
-from tests.patience import PATIENCE_SECONDS
 from tests.server import RunningServer, database_url, running_service
+from tests.service import Service
 
-HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 CLAIMED = "text=Claimed."
 NO_HOSTS = "There are no hosts."
 PAGES = {
@@ -50,29 +48,32 @@ PAGES = {
 
 
 TOKEN = "token-of-the-administrator-" + "a" * 20
-# Hosts and aggregates of clouds as operators have them; 14 of 512 hosts were seen as hairlines.
-SITUATIONS = {"empty": (0, 0), "14 aggregates": (512, 14), "20 aggregates": (5000, 20)}
 LEAST_CELL = 8
 MAPS = ("/ui/", "/ui/map?by=use&class=VCPU")
-OF_CLOUDS = (
+OF_HOSTS = (
     *MAPS,
     "/ui/hosts",
     "/ui/why?kind=query&query=resources%3DVCPU:400",
-    "/ui/why?kind=pod",
     "/ui/room?kind=query&query=resources%3DVCPU:4",
     "/ui/moves?goal=free&free=2",
-    "/ui/consumers",
-    "/ui/pods",
-    "/ui/changes",
-    "/ui/refusals",
     "/ui/search?q=compute-00",
 )
+OF_OTHERS = ("/ui/why?kind=pod", "/ui/consumers", "/ui/pods", "/ui/changes", "/ui/refusals")
+# Hosts and aggregates of clouds as operators have them; 14 of 512 hosts were seen as hairlines.
+EMPTY, SOME, MANY = (0, 0), (512, 14), (5000, 20)
+SITUATIONS = [
+    (cloud, path)
+    for cloud, paths in ((EMPTY, OF_HOSTS + OF_OTHERS), (SOME, MAPS), (MANY, OF_HOSTS))
+    for path in paths
+]
 
 
-@pytest.fixture(scope="module", params=SITUATIONS, ids=str)
-def cloud(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A service that demands tokens, with so many hosts in so many aggregates."""
-    hosts, aggregates = SITUATIONS[request.param]
+@pytest.fixture(scope="module")
+def cloud(
+    request: pytest.FixtureRequest, browser: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Any]:
+    """A service that demands tokens, its hosts in so many aggregates, and a session of the administrator."""
+    hosts, aggregates = request.param
     tokens = tmp_path_factory.mktemp("tokens") / "tokens.yaml"
     tokens.write_text(f"{TOKEN}: {{user: administrator, project: ops, roles: [admin]}}\n")
     tokens.chmod(0o600)
@@ -82,7 +83,13 @@ def cloud(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         settings.write_text(f"[api]\nauth_strategy = token\ntokens_file = {tokens}\n")
         arguments = ["--auth", "token", "--config-file", str(settings)]
         with running_service(url, workers=1, arguments=arguments) as running:
-            yield running, hosts
+            with page_of(browser, running.url) as (page, _):
+                page.goto("/ui/sign-in")
+                page.fill("[name=token]", TOKEN)
+                page.click("main button")
+                page.wait_for_selector("text=Sign out")
+                session = page.context.storage_state()
+            yield running, hosts, session
 
 
 def fill(url: str, hosts: int, aggregates: int) -> None:
@@ -91,15 +98,9 @@ def fill(url: str, hosts: int, aggregates: int) -> None:
         return
     database = Database(url)
     numbers = range(1, hosts + 1)
+    stamped = {"generation": 1, "revision": 1}
     roots = [
-        {
-            "id": n,
-            "uuid": str(uuid.UUID(int=n)),
-            "name": f"compute-{n:04}",
-            "root_provider_id": n,
-            "generation": 1,
-            "revision": 1,
-        }
+        {"id": n, "uuid": str(uuid.UUID(int=n)), "name": f"compute-{n:04}", "root_provider_id": n, **stamped}
         for n in numbers
     ]
     offered = {"reserved": 0, "min_unit": 1, "max_unit": 64, "step_size": 1, "allocation_ratio": 1.0}
@@ -122,14 +123,10 @@ def fill(url: str, hosts: int, aggregates: int) -> None:
     database.dispose()
 
 
-@pytest.mark.parametrize("path", OF_CLOUDS)
+@pytest.mark.parametrize(("cloud", "path"), SITUATIONS, indirect=["cloud"])
 def test_pages_of_clouds_as_operators_have_them(browser: Any, cloud: Any, path: str):
-    server, hosts = cloud
-    with page_of(browser, server.url, viewport={"width": 1280, "height": 800}) as (page, complaints):
-        page.goto("/ui/sign-in")
-        page.fill("[name=token]", TOKEN)
-        page.click("main button")
-        page.wait_for_selector("text=Sign out")
+    server, hosts, session = cloud
+    with page_of(browser, server.url, storage_state=session) as (page, complaints):
         for theme, width in (("light", 1280), ("dark", 360)):
             page.emulate_media(color_scheme=theme)
             page.set_viewport_size({"width": width, "height": 800})
@@ -149,14 +146,6 @@ def test_pages_of_clouds_as_operators_have_them(browser: Any, cloud: Any, path: 
                 assert page.is_visible(".map-foot") is page.is_visible("main [name=class]") is bool(hosts)
             assert "`" not in page.inner_text("main")
         assert complaints == []
-
-
-def call(server: RunningServer, method: str, path: str, body: Any = None) -> Any:
-    session = requests.Session()
-    session.trust_env = False
-    answer = session.request(method, server.url + path, json=body, headers=HEADERS, timeout=PATIENCE_SECONDS)
-    assert answer.status_code < 300, answer.text
-    return answer.json() if answer.content else None
 
 
 @pytest.mark.parametrize(("path", "title"), PAGES.items())
@@ -250,7 +239,7 @@ def test_a_candidate_is_claimed_by_clicking(browser: Any, demonstration: Running
         page.fill("[name=project_id]", "pages")
         page.locator("button:has-text('Claim this')").nth(1).click()
         page.wait_for_selector(CLAIMED)
-        held = call(demonstration, "GET", f"/allocations/{consumer}")
+        held = Service(demonstration.url).must("GET", f"/allocations/{consumer}")
         assert [each["resources"] for each in held["allocations"].values()] == [{"PCPU": 2}]
         assert held["project_id"] == "pages"
         assert page.locator(f".drawing .on[data-owner='{consumer}']").count() >= 2
@@ -258,7 +247,7 @@ def test_a_candidate_is_claimed_by_clicking(browser: Any, demonstration: Running
         page.click("summary:has-text('Release')")
         page.click("button.danger")
         page.wait_for_selector("text=It holds nothing any more.")
-        assert call(demonstration, "GET", f"/allocations/{consumer}") == {"allocations": {}}
+        assert Service(demonstration.url).must("GET", f"/allocations/{consumer}") == {"allocations": {}}
         assert complaints == []
 
 
@@ -270,7 +259,7 @@ def test_a_pod_is_claimed_by_clicking(browser: Any, demonstration: RunningServer
         node = page.locator("table tbody tr").nth(1).locator("td").nth(1).inner_text()
         page.locator("button:has-text('Claim this')").nth(1).click()
         page.wait_for_selector(CLAIMED)
-        pod = call(demonstration, "GET", "/ext/v1/clusters/edge/pods/default/example")
+        pod = Service(demonstration.url).must("GET", "/ext/v1/clusters/edge/pods/default/example")
         assert pod["node"] == node
         assert findings(page) == []
         page.goto("/ui/search?q=default/exam")
@@ -284,14 +273,14 @@ def test_a_pod_is_claimed_by_clicking(browser: Any, demonstration: RunningServer
 def test_names_with_html_in_them_stay_text(browser: Any, demonstration: RunningServer):
     name = "<img src=x onerror=alert(1)>&amp;<script>alert(2)</script>"
     provider, consumer = str(uuid.uuid4()), str(uuid.uuid4())
-    call(demonstration, "POST", "/resource_providers", {"name": name, "uuid": provider})
+    Service(demonstration.url).must("POST", "/resource_providers", {"name": name, "uuid": provider})
     inventories = {"VCPU": {"total": 8}}
     body = {"resource_provider_generation": 0, "inventories": inventories}
-    call(demonstration, "PUT", f"/resource_providers/{provider}/inventories", body)
+    Service(demonstration.url).must("PUT", f"/resource_providers/{provider}/inventories", body)
     claim = Client.allocations(
         {provider: {"VCPU": 2}}, None, project_id="<b>project</b>", user_id="<i>user</i>"
     )
-    call(demonstration, "PUT", f"/allocations/{consumer}", claim)
+    Service(demonstration.url).must("PUT", f"/allocations/{consumer}", claim)
     with page_of(browser, demonstration.url) as (page, complaints):
         page.on("dialog", lambda dialog: complaints.append(dialog.message))
         page.goto(f"/ui/hosts/{provider}")
@@ -314,18 +303,18 @@ def test_names_with_html_in_them_stay_text(browser: Any, demonstration: RunningS
 
 
 def test_a_page_is_renewed_without_losing_what_was_opened(browser: Any, demonstration: RunningServer):
-    host = call(demonstration, "GET", "/ext/v1/clusters/edge/nodes/edge-05")["tree"]["uuid"]
+    host = Service(demonstration.url).must("GET", "/ext/v1/clusters/edge/nodes/edge-05")["tree"]["uuid"]
     consumer = str(uuid.uuid4())
     with page_of(browser, demonstration.url) as (page, complaints):
         page.goto(f"/ui/hosts/{host}")
         page.click("#providers summary")
         page.evaluate("document.activeElement.blur()")
         claim = Client.allocations({host: {"DISK_GB": 3}}, None, project_id="renewed", user_id="renewed")
-        call(demonstration, "PUT", f"/allocations/{consumer}", claim)
+        Service(demonstration.url).must("PUT", f"/allocations/{consumer}", claim)
         page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
         page.wait_for_selector(f".owners tr[data-owner='{consumer}']")
         assert page.locator("#providers").get_attribute("open") is not None
-        call(demonstration, "DELETE", f"/allocations/{consumer}")
+        Service(demonstration.url).must("DELETE", f"/allocations/{consumer}")
         assert complaints == []
 
 

@@ -22,12 +22,11 @@ from placement.providers.statements import providers
 from placement.storage import tables
 from placement.storage.database import Database
 from tests.client import Client, code, detail
-from tests.kubernetes import node_manifests, pod_manifest
+from tests.kubernetes import CLUSTER, cluster_of, node_manifests, pod_manifest
 from tests.pod_invariants import check, nothing_is_held
 from tests.pod_rules import ruled_pod
 from tests.reservations import WEB, reservation
 
-CLUSTER = "/ext/v1/clusters/edge"
 PODS = f"{CLUSTER}/pods/default"
 UID = "6a1f0c52-7a3c-4c56-9d6b-0a8b2f1e5d11"
 OTHER_UID = "6a1f0c52-7a3c-4c56-9d6b-0a8b2f1e5d22"
@@ -37,10 +36,7 @@ GANG = "gang.scheduling.koordinator.sh"
 
 @pytest.fixture
 def cluster(api: Client) -> Client:
-    assert api.put(CLUSTER).status_code == 201
-    for name in ("n1", "n2"):
-        assert api.put(f"{CLUSTER}/nodes/{name}", node_manifests(name)).status_code == 201
-    return api
+    return cluster_of(api, "n1", "n2")
 
 
 def on(name: str, **given) -> dict:
@@ -76,12 +72,6 @@ def after_the_look(monkeypatch: pytest.MonkeyPatch, what: Callable[[], object]) 
         return found
 
     monkeypatch.setattr(PodScheduler, "known", known)
-
-
-def users(database: Database) -> int:
-    with database.read() as connection:
-        found: int = connection.execute(sa.select(sa.func.count()).select_from(tables.users)).scalar_one()
-    return found
 
 
 def test_a_change_elsewhere_does_not_speak_against_the_node(
@@ -140,13 +130,16 @@ def test_a_node_that_refuses_the_pod_it_has_is_not_asked_for_ever(cluster: Clien
 
 
 def test_what_is_refused_leaves_nothing_behind(cluster: Client, database: Database):
-    before = users(database)
+    users = sa.select(sa.func.count()).select_from(tables.users)
+    with database.read() as connection:
+        before = connection.execute(users).scalar_one()
     for namespace in ("nowhere", "n" * 300):
         for method in ("GET", "DELETE"):
             assert cluster.call(method, f"{CLUSTER}/pods/{namespace}/web").status_code == 404
     answer = cluster.put(f"{CLUSTER}/pods/crowded/web", pod_manifest(cpu="100"))
     assert answer.status_code == 409
-    assert users(database) == before
+    with database.read() as connection:
+        assert connection.execute(users).scalar_one() == before
 
 
 def test_a_pod_is_released_by_its_own_uid_only(cluster: Client, application: Flask):
@@ -243,10 +236,7 @@ def test_a_pod_that_keeps_others_off_counts_from_its_commit_on(
     api: Client, database: Database, monkeypatch: pytest.MonkeyPatch, many: bool
 ):
     """It comes to another node of the zone, so the node that was decided on is as it was."""
-    assert api.put(CLUSTER).status_code == 201
-    for name in ("n1", "n2"):
-        body = node_manifests(name, labels={"zone": "z"})
-        assert api.put(f"{CLUSTER}/nodes/{name}", body).status_code == 201
+    cluster_of(api, "n1", "n2", labels={"zone": "z"})
     hostname = "kubernetes.io/hostname"
     guard = ruled_pod("guard", {"apart": [("zone", WEB)], "nodeSelector": {hostname: "n2"}})
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.client import Client, detail
-from tests.kubernetes import node_manifests, pod_manifest
+from tests.kubernetes import CLUSTER as EDGE
+from tests.kubernetes import add_nodes, cluster_of, pod_manifest
 
 pytestmark = pytest.mark.one_database
 
 PLANS = "/ext/v1/plans"
-EDGE = "/ext/v1/clusters/edge"
 WHOLE = {"querystring": "resources=VCPU:8"}
 
 
@@ -192,15 +192,9 @@ def test_moves_out_of_a_cluster_are_impossible(api):
     assert api.put(EDGE, {}).status_code == 201
     inside, outside = (api.provider(name, MEMORY_MB=8192) for name in ("inside", "outside"))
     api.join(inside, api.get(EDGE).json["aggregate"])
+    owner = {"project_id": "other", "user_id": "u", "consumer_type": "VM", "consumer_generation": 1}
     move = {
-        **{"consumer": held(api, inside, MEMORY_MB=1024), "consumer_generation": 1},
-        **{
-            "project_id": "other",
-            "user_id": "u",
-            "consumer_type": "VM",
-            "kind": "guessed",
-            "by": "rewriting",
-        },
+        **{"consumer": held(api, inside, MEMORY_MB=1024), **owner, "kind": "guessed", "by": "rewriting"},
         **{"from_host": inside, "to_host": outside},
         "from_allocations": {inside: {"resources": {"MEMORY_MB": 1024}}},
         "to_allocations": {outside: {"resources": {"MEMORY_MB": 1024}}},
@@ -219,8 +213,7 @@ def test_time_that_is_up_is_told(api, free_to_go):
 def test_only_hosts_of_a_cluster_take_part(api):
     for name in ("edge", "core"):
         assert api.put(f"/ext/v1/clusters/{name}", {}).status_code == 201
-    for name in ("node-1", "node-2"):
-        assert api.put(f"{EDGE}/nodes/{name}", node_manifests(name)).status_code == 201
+    add_nodes(api, "node-1", "node-2")
     outside = api.provider("outside", VCPU=8)
     claimed(api, f"resources=VCPU:4&in_tree={outside}")
     assert planned(api, {"free": 1}, limits={"clusters": ["edge"]})["achieved"] == 0
@@ -284,20 +277,12 @@ def test_a_disabled_host_is_emptied_and_nobody_goes_to_one(api):
 @pytest.fixture
 def edge(api: Client) -> Client:
     """A cluster of three nodes with 16 CPUs each, on each of which a pod has 8; two have SSDs."""
-    assert api.put("/ext/v1/clusters/edge", {}).status_code == 201
+    cluster_of(api, "node-0", "node-2", labels={"disk": "ssd"})
+    add_nodes(api, "node-1", labels={"disk": "hdd"})
     for at in range(3):
-        labels = {"disk": "hdd" if at == 1 else "ssd"}
-        assert (
-            api.put(f"{EDGE}/nodes/node-{at}", node_manifests(f"node-{at}", labels=labels)).status_code == 201
-        )
-    for at in range(3):
-        pod = pod_manifest(
-            "8",
-            node=f"node-{at}",
-            status={"cpuset": "0-7"},
-            labels={"app": f"app-{at}"},
-            nodeSelector={"disk": "ssd"} if at == 0 else {},
-        )
+        selector, labels = {"disk": "ssd"} if at == 0 else {}, {"app": f"app-{at}"}
+        placed = {"node": f"node-{at}", "status": {"cpuset": "0-7"}}
+        pod = pod_manifest("8", **placed, labels=labels, nodeSelector=selector)
         assert api.put(f"{EDGE}/pods/default/p{at}", pod).status_code == 201
     return api
 

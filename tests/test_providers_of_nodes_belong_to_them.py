@@ -8,10 +8,9 @@ from flask import Flask
 from placement.pods import statements
 from placement.storage.database import Database
 from tests.client import Client, detail
-from tests.kubernetes import ROWS, node_manifests, pod_manifest
+from tests.kubernetes import CLUSTER, ROWS, cluster_of, node_manifests, pod_manifest
 from tests.pod_invariants import check, check_image, loaded, nothing_is_held
 
-CLUSTER = "/ext/v1/clusters/edge"
 NODE = f"{CLUSTER}/nodes/n1"
 POD = f"{CLUSTER}/pods/default/web"
 
@@ -19,8 +18,7 @@ POD = f"{CLUSTER}/pods/default/web"
 @pytest.fixture
 def cluster(api: Client) -> Client:
     """A node with a pod."""
-    assert api.put(CLUSTER).status_code == 201
-    assert api.put(NODE, node_manifests("n1")).status_code == 201
+    cluster_of(api, "n1")
     assert api.put(POD, pod_manifest(cpu="2")).status_code == 201
     return api
 

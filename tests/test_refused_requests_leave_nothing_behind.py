@@ -25,7 +25,7 @@ from placement.http.worker.event_loop import EventLoop
 from placement.http.worker.lanes import WorkerLimits
 from tests.hostile import Wire, request
 from tests.patience import eventually
-from tests.server import RunningServer, database_url, running_service
+from tests.server import RunningServer
 
 _ROUNDS = 2000
 _HEAD = "GET / HTTP/1.1\r\nHost: localhost\r\n"
@@ -103,18 +103,17 @@ def objects() -> int:
     return len(gc.get_objects())
 
 
-@pytest.fixture
-def client() -> OneClient:
-    return OneClient()
-
-
-@pytest.mark.parametrize("kind", REFUSED_BY_THE_SERVER)
-def test_no_refused_connection_stays_alive(client: OneClient, kind: str):
-    status, sent = REFUSED_BY_THE_SERVER[kind]
+def assert_none_stays(client: OneClient, status: int, sent: str) -> None:
+    """Be refused so some times, with no connection alive afterwards."""
     before = alive()
     assert {client.status_of(sent) for _ in range(50)} == {status}
     # The thread of the last one may be about to end its work.
     eventually(True, lambda: alive() - before <= 1)
+
+
+@pytest.mark.parametrize("kind", REFUSED_BY_THE_SERVER)
+def test_no_refused_connection_stays_alive(kind: str):
+    assert_none_stays(OneClient(), *REFUSED_BY_THE_SERVER[kind])
 
 
 @pytest.mark.parametrize("kind", REFUSED_BY_A_LIMIT)
@@ -122,22 +121,18 @@ def test_no_connection_that_a_limit_refuses_stays_alive(monkeypatch: pytest.Monk
     status, sent, limits = REFUSED_BY_A_LIMIT[kind]
     # Each turn looks at the deadlines.
     monkeypatch.setattr(event_loop, "_LOOK_EVERY_SECONDS", 0)
-    client, before = OneClient(**limits), alive()
-    assert {client.status_of(sent) for _ in range(50)} == {status}
-    # The thread of the last one may be about to end its work.
-    eventually(True, lambda: alive() - before <= 1)
+    assert_none_stays(OneClient(**limits), status, sent)
 
 
-def test_no_connection_of_a_caller_with_too_many_stays_alive(
-    client: OneClient, monkeypatch: pytest.MonkeyPatch
-):
+def test_no_connection_of_a_caller_with_too_many_stays_alive(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Callers, "enter", lambda callers, caller: False)
-    before = alive()
     # The version document is answered to all callers.
-    sent = _WHOLE.replace("/", "/traits", 1)
-    assert {client.status_of(sent) for _ in range(50)} == {429}
-    # The thread of the last one may be about to end its work.
-    eventually(True, lambda: alive() - before <= 1)
+    assert_none_stays(OneClient(), 429, _WHOLE.replace("/", "/traits", 1))
+
+
+def test_no_connection_without_a_certificate_stays_alive(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(connections, "is_stranger", lambda wire: True)
+    assert_none_stays(OneClient(), 403, _WHOLE)
 
 
 @pytest.fixture
@@ -166,27 +161,13 @@ def test_thousands_of_refused_requests_leave_no_object_behind(embedded_applicati
     assert objects() - before < 500
 
 
-def test_no_connection_without_a_certificate_stays_alive(client: OneClient, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(connections, "is_stranger", lambda wire: True)
-    before = alive()
-    assert {client.status_of(_HEAD.encode() + b"\r\n") for _ in range(50)} == {403}
-    # The thread of the last one may be about to end its work.
-    eventually(True, lambda: alive() - before <= 1)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RunningServer]:
-    with database_url("sqlite") as url, running_service(url, workers=1) as running:
-        yield running
-
-
 def resident(server: RunningServer) -> int:
     """Bytes of memory of the worker."""
     (worker,) = server.workers()
     return int(Path(f"/proc/{worker}/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def test_thousands_of_refused_requests_take_no_memory(server: RunningServer):
+def test_thousands_of_refused_requests_take_no_memory(served: RunningServer):
     kinds = list({**REFUSED_BY_THE_SERVER, **REFUSED_BY_THE_APPLICATION}.values())
     most = REFUSED_BY_THE_SERVER["long body"]
 
@@ -194,15 +175,15 @@ def test_thousands_of_refused_requests_take_no_memory(server: RunningServer):
         for number in range(rounds):
             # What weighs most comes every second time.
             status, sent = kinds[number // 2 % len(kinds)] if number % 2 else most
-            with Wire(server.url) as wire:
+            with Wire(served.url) as wire:
                 assert wire.send(sent).answer().status == status, sent[:100]
 
     # What is loaded or kept once is there after some of each kind.
     refuse(10 * len(kinds))
-    before = resident(server)
+    before = resident(served)
     refuse(_ROUNDS)
     # Kept connections of these requests would take more than 100 MiB.
-    assert resident(server) - before < 40 * 2**20
+    assert resident(served) - before < 40 * 2**20
 
 
 def test_no_module_keeps_an_exception():

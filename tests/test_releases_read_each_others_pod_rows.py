@@ -15,13 +15,10 @@ from placement.storage import schema
 from placement.storage.database import Database
 from tests.client import Client
 from tests.conftest import compatible
-from tests.kubernetes import node_manifests, pod_manifest
+from tests.kubernetes import CLUSTER, SPEC, STATUS, cluster_of, pod_manifest
 from tests.server import BACKENDS, database_url
 
-CLUSTER = "/ext/v1/clusters/edge"
 UID = "6f0c0000-0000-4000-8000-00000000000"
-SPEC = "scheduling.koordinator.sh/resource-spec"
-STATUS = "scheduling.koordinator.sh/resource-status"
 
 # Rows as the first release left them, by name of pod.
 FIRST_FORM: dict[str, dict[str, Any]] = {
@@ -72,8 +69,7 @@ FIRST_FORM: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def cluster(api: Client) -> Client:
-    assert api.put(CLUSTER).status_code == 201
-    assert api.put(f"{CLUSTER}/nodes/n1", node_manifests("n1")).status_code == 201
+    cluster_of(api, "n1")
     for name, manifest in (
         ("placed", pod_manifest("4", uid=f"{UID}1")),
         ("reported", pod_manifest("2", uid=f"{UID}2", node="n1", status={"cpuset": "8-9"}, phase="Running")),

@@ -16,11 +16,10 @@ from placement.storage import records, tables
 from placement.storage.database import Database
 from tests.client import Client
 from tests.conftest import BACKENDS
-from tests.kubernetes import node_manifests, pod_manifest
+from tests.kubernetes import CLUSTER, add_nodes, cluster_of, pod_manifest
 from tests.server import database_url
 from tests.unit.engine.forest.test_states import contents
 
-CLUSTER = "/ext/v1/clusters/lab"
 AVX, SSD = "HW_CPU_X86_AVX", "STORAGE_DISK_SSD"
 
 
@@ -96,8 +95,7 @@ def test_of_what_is_claimed_nothing_but_the_use_is_read(api, host, follower, cla
 
 
 def test_of_a_node_that_takes_a_pod_nothing_but_the_use_is_read(api, follower):
-    assert api.put(CLUSTER).status_code == 201
-    assert api.put(f"{CLUSTER}/nodes/n1", node_manifests("n1")).status_code == 201
+    cluster_of(api, "n1")
     assert follower.agrees()
     assert api.put(f"{CLUSTER}/pods/default/lsr", pod_manifest(cpu="4")).status_code == 201
     assert follower.agrees()
@@ -180,6 +178,7 @@ def test_what_was_written_after_a_claim_is_read_and_once_is_enough(api, host, fo
     assert follower.read == []
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("write", WRITES)
 def test_what_was_written_before_a_claim_is_read_after_it(api, host, follower, write: Callable):
     assert follower.agrees()
@@ -189,13 +188,10 @@ def test_what_was_written_before_a_claim_is_read_after_it(api, host, follower, w
 
 
 def test_a_node_that_is_reported_anew_with_a_pod_on_it_is_read(api, follower):
-    assert api.put(CLUSTER).status_code == 201
-    assert api.put(f"{CLUSTER}/nodes/n1", node_manifests("n1")).status_code == 201
+    cluster_of(api, "n1")
     assert api.put(f"{CLUSTER}/pods/default/lsr", pod_manifest(cpu="4")).status_code == 201
     assert follower.agrees()
-    changed = node_manifests("n1")
-    changed["node"]["status"]["allocatable"]["pods"] = "99"
-    assert api.put(f"{CLUSTER}/nodes/n1", changed).status_code == 200
+    add_nodes(api, "n1", pods="99")
     assert api.put(f"{CLUSTER}/pods/default/second", pod_manifest(cpu="2")).status_code == 201
     assert follower.agrees()
 

@@ -20,22 +20,18 @@ from placement.pods.rules.rule import PodShape
 from placement.pods.snapshot import NodeColumns
 from placement.storage.database import Database
 from tests.client import Client
-from tests.kubernetes import ALLOCS, KUBELET, node_manifests, pod_manifest
+from tests.kubernetes import ALLOCS, CLUSTER, KUBELET, cluster_of, node_manifests, pod_manifest
 from tests.pod_invariants import loaded
 from tests.reservations import IGNORED, WEB, reservation
 
 pytestmark = pytest.mark.one_database
 
-CLUSTER = "/ext/v1/clusters/edge"
 ROUNDS = 60
 
 
 @pytest.fixture
 def cluster(api: Client) -> Client:
-    assert api.put(CLUSTER).status_code == 201
-    for name in ("n1", "n2"):
-        assert api.put(f"{CLUSTER}/nodes/{name}", node_manifests(name)).status_code == 201
-    return api
+    return cluster_of(api, "n1", "n2")
 
 
 def viewed(application: Flask) -> ClusterSnapshot:

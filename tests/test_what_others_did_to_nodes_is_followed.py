@@ -16,11 +16,10 @@ from placement.pods.node_info import NodeInfo
 from placement.storage import tables
 from placement.storage.database import Database
 from tests.client import Client
-from tests.kubernetes import node_manifests, pod_manifest
+from tests.kubernetes import CLUSTER, cluster_of, node_manifests, pod_manifest
 from tests.pod_invariants import loaded
 from tests.reservations import reservation
 
-CLUSTER = "/ext/v1/clusters/edge"
 POD = f"{CLUSTER}/pods/default/web"
 # What is no fact of the database, or the same object for like nodes.
 _OWN = {"serial", "counted", "template", "templates"}
@@ -29,9 +28,7 @@ _OWN = {"serial", "counted", "template", "templates"}
 @pytest.fixture
 def cluster(api: Client) -> Client:
     """Three nodes, one of them with a pod."""
-    assert api.put(CLUSTER).status_code == 201
-    for number in range(3):
-        assert api.put(f"{CLUSTER}/nodes/n{number}", node_manifests(f"n{number}")).status_code == 201
+    cluster_of(api, "n0", "n1", "n2")
     assert api.put(POD, pod_manifest(cpu="2", qos="LSR")).status_code == 201
     return api
 
@@ -84,14 +81,7 @@ def report_elsewhere(api: Client, database: Database) -> None:
 
 def claim_as_nobodys_pod(api: Client, database: Database) -> None:
     where = api.get("/resource_providers?name=edge/n1").json["resource_providers"][0]["uuid"]
-    body = {
-        "allocations": {where: {"resources": {"CUSTOM_NODE_MEMORY_MB": 64}}},
-        "project_id": "p",
-        "user_id": "u",
-        "consumer_generation": None,
-        "consumer_type": "INSTANCE",
-    }
-    assert api.put(f"/allocations/{uuid4()}", body).status_code == 204
+    assert api.claim({where: {"CUSTOM_NODE_MEMORY_MB": 64}}).status_code == 204
 
 
 def import_again(api: Client, database: Database) -> None:
@@ -140,12 +130,8 @@ def alter_row(database: Database, alter: Callable[[dict[str, Any]], dict[str, An
         )
         changed = {**status, "record": alter(status["record"])}
         transaction.execute(sa.update(tables.pods).where(tables.pods.c.id == id_).values(status=changed))
-        root = (
-            sa.select(tables.nodes.c.resource_provider_id)
-            .where(tables.nodes.c.id == node_id)
-            .scalar_subquery()
-        )
-        host = sa.update(tables.providers).where(tables.providers.c.id == root)
+        root = sa.select(tables.nodes.c.resource_provider_id).where(tables.nodes.c.id == node_id)
+        host = sa.update(tables.providers).where(tables.providers.c.id == root.scalar_subquery())
         transaction.execute(host.values(revision=transaction.stamp))
 
 

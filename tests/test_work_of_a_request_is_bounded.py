@@ -20,7 +20,7 @@ from placement.planning.room import PodCapacity
 from placement.providers.statements import names
 from placement.storage.database import Database
 from tests.client import Client, code, detail
-from tests.kubernetes import node_manifests, pod_manifest
+from tests.kubernetes import cluster_of, pod_manifest
 
 pytestmark = pytest.mark.one_database
 
@@ -103,9 +103,7 @@ def test_all_kinds_of_a_question_share_the_time_of_one_search(api: Client, monke
 
 
 def test_no_pod_is_counted_once_the_time_of_the_request_is_up(api: Client, monkeypatch: pytest.MonkeyPatch):
-    cluster = "/ext/v1/clusters/edge"
-    assert api.put(cluster).status_code == 201
-    assert api.put(f"{cluster}/nodes/n1", node_manifests("n1")).status_code == 201
+    cluster_of(api, "n1")
     counted = []
 
     class Slow(PodCapacity):
