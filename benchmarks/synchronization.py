@@ -29,8 +29,7 @@ from benchmarks.goals import Figures, scaled
 from benchmarks.report import print_table
 from benchmarks.servers import children_of
 from placement.storage.database import Database
-from tests.api_server import ApiServer
-from tests.api_server_http import running_api_server
+from tests.api_server import ApiServer, running_api_server
 from tests.server import database_url, running_service
 from tests.synchronizing import ENVIRONMENT, Surroundings, node_manifests, offer_pods, pod_manifest
 

@@ -19,8 +19,7 @@ from placement.allocations.candidates import SearchSettings
 from placement.app import build
 from placement.server.options import GROUPS
 from placement.storage.database import Database
-from tests.api_server import ApiServer
-from tests.api_server_http import running_api_server
+from tests.api_server import ApiServer, running_api_server
 from tests.browser import MISSING, chromium, running_browser
 from tests.client import Client, unique
 from tests.real_kubernetes import PROGRAMS, VARIABLE, ControlPlane, programs, running_control_plane
@@ -44,8 +43,12 @@ Rule._compile_builder = _compiled_when_asked
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Take SQLite alone for what is marked `one_database`: other tests run its SQL on both."""
-    if metafunc.definition.get_closest_marker("one_database"):
+    """Take SQLite alone for what is marked `one_database`: other tests run its SQL on both.
+
+    `both_databases` marks a test whose SQL no other runs, in a module that is marked so.
+    """
+    marked = metafunc.definition.get_closest_marker
+    if marked("one_database") and not marked("both_databases"):
         for fixture in {"connection_url", "shared_application"} & set(metafunc.fixturenames):
             metafunc.definition.add_marker(pytest.mark.parametrize(fixture, ["sqlite"], indirect=True))
 

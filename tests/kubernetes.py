@@ -21,6 +21,15 @@ RESERVATION = "node.koordinator.sh/reservation"
 BIND = "node.koordinator.sh/cpu-bind-policy"
 NUMA_POLICY = "node.koordinator.sh/numa-topology-policy"
 
+# What a topology reports where kubelet pins the CPUs of one pod, and others are reserved.
+PINNED = {"namespace": "kube", "name": "k", "uid": "6a1f0c52-7a3c-4c56-9d6b-0a8b2f1e5d11", "cpuset": "2-3"}
+MIXED = {
+    KUBELET: {"policy": "static", "reservedCPUs": "0"},
+    ALLOCS: [{**PINNED, "managedByKubelet": True}],
+    RESERVATION: {"reservedCPUs": "4"},
+    "node.koordinator.sh/system-qos-resource": {"cpuset": "5"},
+}
+
 # Two sockets with one NUMA node each, four cores per node, adjacent siblings: (cpu, core, numa, socket).
 ROWS = tuple((cpu, cpu // 2, cpu // 8, cpu // 8) for cpu in range(16))
 

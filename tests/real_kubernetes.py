@@ -29,6 +29,7 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from tests.api_server import write_kubeconfig
 from tests.server import free_port
 
 VARIABLE = "PLACEMENT_TEST_KUBERNETES"
@@ -193,19 +194,12 @@ class ControlPlane:
 
     def kubeconfig(self, name: str, user: str, context: str) -> Path:
         """A kubeconfig for a user, with one context."""
-        file = self.folder / f"{name}.kubeconfig"
-        authority = str(self.folder / "certificates" / "apiserver.crt")
-        document = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": context,
-            "clusters": [{"name": "k", "cluster": {"server": self.url, "certificate-authority": authority}}],
-            "contexts": [{"name": context, "context": {"cluster": "k", "user": "u"}}],
-            "users": [{"name": "u", "user": {"token": self.tokens[user]}}],
-        }
-        file.write_text(yaml.safe_dump(document))
-        file.chmod(0o600)
-        return file
+        return write_kubeconfig(
+            self.folder / f"{name}.kubeconfig",
+            (context, self.url),
+            token=self.tokens[user],
+            authority=self.folder / "certificates" / "apiserver.crt",
+        )
 
     def sync_kubeconfig(self, context: str) -> Path:
         """For the synchronisation, with the rights that etc/kubernetes gives it."""

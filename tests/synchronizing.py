@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -20,8 +21,7 @@ import yaml
 
 from placement.client.cli import Placement, main
 from placement.server.demonstration import examples
-from tests.api_server import ApiServer
-from tests.api_server_http import write_kubeconfig
+from tests.api_server import ApiServer, write_kubeconfig
 from tests.patience import PATIENCE_SECONDS
 from tests.patience import eventually as eventually
 from tests.service import Service
@@ -75,11 +75,43 @@ def join(api_server: ApiServer, name: str) -> tuple[dict[str, Any], dict[str, An
     return node, topology
 
 
+def _command(arguments: list[str], output: Path) -> None:
+    """Be the command, in a process of its own."""
+    with output.open("wb") as stream:
+        for descriptor in (1, 2):
+            os.dup2(stream.fileno(), descriptor)
+    os.environ.update(ENVIRONMENT)
+    sys.exit(main(arguments))
+
+
+# Its modules are loaded once: starting the command anew would take most of the time.
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["placement.sync.synchronization", __name__])
+
+
+class Forked(_FORKS.Process):  # type: ignore[misc, name-defined]
+    """A process as `subprocess` has it."""
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal."""
+        os.kill(self.pid, number)
+
+    def wait(self, seconds: float | None = None) -> int | None:
+        """Wait for its end; what it ended with."""
+        self.join(seconds)
+        return self.poll()
+
+    def poll(self) -> int | None:
+        """What it ended with, None if it runs."""
+        found: int | None = self.exitcode
+        return found
+
+
 @dataclass(frozen=True)
 class Synchronizing:
     """A running command and what it has printed."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Forked
     output: Path
 
     @property
@@ -165,10 +197,9 @@ class Surroundings:
     def running(self, *arguments: str) -> Iterator[Synchronizing]:
         """Watch during the block; it ends well, unless the block has ended it."""
         output = self.directory / f"output-{uuid.uuid4()}"
-        with output.open("wb") as stream:
-            process = subprocess.Popen(
-                self.command(*arguments), stdout=stream, stderr=subprocess.STDOUT, env=ENVIRONMENT
-            )
+        output.touch()
+        process = Forked(target=_command, args=(self.command(*arguments)[3:], output))
+        process.start()
         running = Synchronizing(process, output)
         try:
             yield running

@@ -26,11 +26,10 @@ from placement.server.demonstration import examples
 from tests.claimants import Claimant
 from tests.client import Client
 from tests.commands import refusal, run
-from tests.kubernetes import ROWS, STATUS, node_manifests, pod_manifest
+from tests.kubernetes import MIXED, ROWS, STATUS, node_manifests, pod_manifest
 from tests.patience import PATIENCE_SECONDS
 from tests.reservations import WEB, reservation
 from tests.server import RunningServer
-from tests.test_nodes_show_whose_each_cpu_is import MIXED
 
 CONSUMER = "b43dbd27-06a5-4dc9-a073-feda931c578a"
 NODE = examples() / "edge" / "nodes" / "edge-01.yaml"

@@ -18,8 +18,7 @@ from placement.pods.service import Pods
 from placement.providers.statements import clusters, providers
 from placement.server.binders import KubeconfigBinders
 from placement.storage.database import Database
-from tests.api_server import ApiServer
-from tests.api_server_http import write_kubeconfig
+from tests.api_server import ApiServer, write_kubeconfig
 from tests.client import Client
 from tests.conftest import compatible
 from tests.kubernetes import CLUSTER, cluster_of, node_manifests, pod_manifest

@@ -19,8 +19,7 @@ from placement.pods.scheduler import PlacementResult
 from placement.pods.service import Pods
 from placement.server.binders import KubeconfigBinders
 from placement.storage.database import Database
-from tests.api_server import ApiServer, Held
-from tests.api_server_http import running_api_server, write_kubeconfig
+from tests.api_server import ApiServer, Held, running_api_server, write_kubeconfig
 from tests.certificates import Authority
 from tests.client import Client
 from tests.conftest import compatible

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -69,13 +70,24 @@ class Service:
         return sorted(rows, key=repr)
 
 
+@contextmanager
+def running(*, at_once: bool) -> Iterator[Service]:
+    with database_url("postgresql") as url:
+        service = Service(url, at_once=at_once)
+        yield service
+        service.database.dispose()
+
+
 @pytest.fixture
-def services() -> Iterator[tuple[Service, Service]]:
-    with database_url("postgresql") as one, database_url("postgresql") as other:
-        pair = Service(one, at_once=True), Service(other, at_once=False)
-        yield pair
-        for service in pair:
-            service.database.dispose()
+def service() -> Iterator[Service]:
+    with running(at_once=True) as service:
+        yield service
+
+
+@pytest.fixture
+def services(service: Service) -> Iterator[tuple[Service, Service]]:
+    with running(at_once=False) as by_steps:
+        yield service, by_steps
 
 
 PODS_TO_COME: list[dict[str, Any]] = [
@@ -107,15 +119,14 @@ def test_what_is_stored_is_the_same(services: tuple[Service, Service]):
         assert at_once.rows(table) == by_steps.rows(table), name
 
 
-def test_pods_that_kubelet_reports_first_come_step_by_step(services: tuple[Service, Service]):
-    at_once, _ = services
+def test_pods_that_kubelet_reports_first_come_step_by_step(service: Service):
     given = {"namespace": "default", "name": "p1", "uid": UID.format(1), "cpuset": "0-3"}
     nrt = {ALLOCS: [{**given, "managedByKubelet": True}], KUBELET: {"policy": "static"}}
-    at_once.import_node("n1", nrt=nrt)
-    assert at_once.put("p1", uid=UID.format(1), qos="LSR", cpu="4") == 201
-    assert at_once.sent == []
-    assert at_once.put("p2", uid=UID.format(2), qos="LSR", cpu="4") == 201
-    assert [done for _, done in at_once.sent] == [True]
+    service.import_node("n1", nrt=nrt)
+    assert service.put("p1", uid=UID.format(1), qos="LSR", cpu="4") == 201
+    assert service.sent == []
+    assert service.put("p2", uid=UID.format(2), qos="LSR", cpu="4") == 201
+    assert [done for _, done in service.sent] == [True]
 
 
 FOREIGN = "00000000-0000-4000-8000-000000000001"
@@ -123,10 +134,9 @@ FOREIGN = "00000000-0000-4000-8000-000000000001"
 
 @pytest.mark.parametrize("moved", [False, True])
 def test_what_others_wrote_meanwhile_is_not_forgotten(
-    services: tuple[Service, Service], monkeypatch: pytest.MonkeyPatch, moved: bool
+    service: Service, monkeypatch: pytest.MonkeyPatch, moved: bool
 ):
     """They change a NUMA node after the look and before the pod, so that its stamp hides theirs."""
-    service, _ = services
     service.import_node("n1", labels={NUMA_POLICY: "Restricted"})
     tree = service.api.get(f"{CLUSTER}/nodes/n1").json["tree"]
     first, second = (numa["uuid"] for numa in tree["children"])

@@ -10,6 +10,8 @@ import yaml
 from tests.client import Client, code, detail
 from tests.kubernetes import CLUSTER, add_nodes, cluster_of, node_manifests, pod_manifest
 
+pytestmark = pytest.mark.one_database
+
 PODS = f"{CLUSTER}/pods"
 UID = "6a1f0c52-7a3c-4c56-9d6b-0a8b2f1e5d11"
 HOSTNAME = "kubernetes.io/hostname"
@@ -110,6 +112,7 @@ def test_a_preview_ranks_and_explains_and_claims_nothing(cluster):
     assert put(cluster, "next", pod_manifest(cpu="4"))["node"] == "n2"
 
 
+@pytest.mark.both_databases
 def test_pods_are_listed_by_namespace_node_and_class_in_pages(cluster):
     add_nodes(cluster, "n1", "n2")
     put(cluster, "a", pod_manifest(nodeSelector={HOSTNAME: "n1"}))
@@ -173,6 +176,8 @@ def test_cores_that_others_use_are_left_alone(cluster):
     tree = cluster.get(f"{CLUSTER}/nodes/n1").json["tree"]
     first, second, *_ = (core["uuid"] for core in tree["children"][0]["children"])
     assert cluster.claim({first: {"PCPU": 1}, second: {"PCPU": 2}}).status_code == 204
+    shown = [cpu["owner"] for cpu in cluster.get(f"{CLUSTER}/nodes/n1").json["cpus"]]
+    assert shown == ["others"] * 4 + ["free"] * 12
     for number, cpus in enumerate(("8-11", "4-7", "12-15")):
         assert put(cluster, f"web{number}", pod_manifest(cpu="4"))["cpuset"] == cpus
     assert "not enough cpus" in refused(cluster, pod_manifest(cpu="1"))

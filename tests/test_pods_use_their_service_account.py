@@ -15,7 +15,7 @@ from placement.engine.domain.errors import PlacementError
 from placement.server.binders import KubeconfigBinders
 from placement.sync import api_server
 from placement.sync.api_server import ApiServer, ApiServerError
-from tests.api_server_http import write_kubeconfig
+from tests.api_server import write_kubeconfig
 from tests.real_kubernetes import ControlPlane
 
 _PAGE = Path(__file__).resolve().parents[1] / "docs" / "kubernetes.md"

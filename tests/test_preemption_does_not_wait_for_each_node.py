@@ -16,8 +16,7 @@ from placement.pods.preemption import ENOUGH_NODES, Victims
 from placement.server.binders import KubeconfigBinders
 from placement.storage.database import Database
 from placement.use_cases import UseCases
-from tests.api_server import ApiServer
-from tests.api_server_http import write_kubeconfig
+from tests.api_server import ApiServer, write_kubeconfig
 from tests.client import Client
 from tests.conftest import compatible
 from tests.kubernetes import cluster_of, pod_manifest

@@ -18,6 +18,8 @@ from tests.kubernetes import (
     pod_manifest,
 )
 
+pytestmark = pytest.mark.one_database
+
 # The least priority of pods that may have CPUs of their own.
 _PROD = 9000
 

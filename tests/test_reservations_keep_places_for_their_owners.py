@@ -14,6 +14,9 @@ from tests.kubernetes import CLUSTER, add_nodes, cluster_of, pod_manifest
 from tests.reservations import AFFINITY, ALLOCATED, IGNORED, WEB, reservation
 
 
+pytestmark = pytest.mark.one_database
+
+
 @pytest.fixture
 def cluster(api: Client) -> Client:
     """A cluster with one node of 16 CPUs."""
@@ -122,6 +125,7 @@ def test_the_same_again_changes_nothing_and_terms_can_be_changed(cluster: Client
     assert reserve(cluster, status=200)["phase"] == "Succeeded"
 
 
+@pytest.mark.both_databases
 def test_reservations_are_listed_in_pages_and_by_node_and_forgotten(cluster: Client):
     path = f"{CLUSTER}/reservations"
     add_nodes(cluster, "n2")
@@ -191,14 +195,6 @@ def test_nodes_and_explanations_show_reservations(cluster: Client):
     (place_of_owner,) = cluster.post(f"{CLUSTER}/pods/preview", pod_manifest("4", labels=WEB)).json["nodes"]
     assert place_of_owner["remarks"] == ["takes from reservation kept"]
     assert ALLOCATED in place_of_owner["annotations"]
-
-
-def test_names_and_kinds_are_checked(cluster: Client):
-    assert cluster.put(f"{CLUSTER}/reservations/other", reservation()).status_code == 400
-    assert cluster.put(f"{CLUSTER}/reservations/UPPER", reservation("UPPER")).status_code == 400
-    assert cluster.put(f"{CLUSTER}/reservations/kept", pod_manifest()).status_code == 400
-    warned = reserve(cluster, taints=[])
-    assert warned["warnings"] == ["Reservation.spec.taints: has no effect here"]
 
 
 def texts(annotations: dict[str, Any]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from placement.engine.domain.errors import PlacementError
 from placement.server import settings
 from placement.storage.database import Database
 from placement.sync.api_server import ApiServer, ApiServerError
+from tests.api_server import write_kubeconfig
 from tests.commands import run
 from tests.patience import eventually
 from tests.server import database_url, running_service
@@ -88,13 +89,8 @@ def test_the_token_is_not_sent_to_where_the_service_redirects(code: int, name: s
 
 def test_credentials_of_kubernetes_are_not_sent_to_where_it_redirects(tmp_path: Path):
     with Redirecting(307, "localhost").running() as servers:
-        kubeconfig = tmp_path / "kubeconfig"
-        kubeconfig.write_text(
-            "apiVersion: v1\nkind: Config\ncurrent-context: c\n"
-            f"clusters: [{{name: c, cluster: {{server: '{servers.url}'}}}}]\n"
-            "users: [{name: u, user: {token: the-token-of-kubernetes}}]\n"
-            "contexts: [{name: c, context: {cluster: c, user: u}}]\n"
-        )
+        token = "the-token-of-kubernetes"
+        kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", ("c", servers.url), token=token)
         api_server = ApiServer(str(kubeconfig))
         with pytest.raises(ApiServerError):
             api_server.get("/api/v1/nodes/n")
@@ -163,29 +159,30 @@ def test_files_that_others_may_read_are_warned_about(tmp_path: Path, caplog: pyt
     assert "chmod 600" in warning
 
 
-@pytest.mark.parametrize("way", ["file", "pgpass", "environment", "connection"])
-def test_no_way_to_give_a_password_shows_it(tmp_path: Path, way: str):
+@pytest.mark.parametrize("is_in_the_url", [False, True])
+def test_no_way_to_give_a_password_shows_it(tmp_path: Path, is_in_the_url: bool):
     """A server that trusts this machine does not ask for it, so that it arrives is shown by the log alone."""
     secret = "hunter2hunter2"
     with database_url("postgresql") as whole:
         parsed = sa.make_url(whole).set(drivername="postgresql")
-        user = parsed.username or "postgres"
-        with_one = parsed.set(username=user, password=secret).render_as_string(hide_password=False)
-        without = parsed.set(username=user, password=None).render_as_string(hide_password=False)
+        url = parsed.set(username=parsed.username or "postgres", password=secret if is_in_the_url else None)
         environment = {
             "OS_API__AUTH_STRATEGY": "noauth2",
             "OS_DEFAULT__DEBUG": "true",
-            "OS_PLACEMENT_DATABASE__CONNECTION": with_one if way == "connection" else without,
+            "OS_PLACEMENT_DATABASE__CONNECTION": url.render_as_string(hide_password=False),
+            "OS_PLACEMENT_DATABASE__CONNECTION_PARAMETERS": f"sslpassword={secret}",
         }
-        passwords = tmp_path / "passwords"
-        passwords.write_text(secret if way == "file" else f"*:*:*:*:{secret}\n")
-        passwords.chmod(0o600)
-        environment |= {
-            "file": {"OS_PLACEMENT_DATABASE__PASSWORD_FILE": str(passwords)},
-            "pgpass": {"PGPASSFILE": str(passwords)},
-            "environment": {"PGPASSWORD": secret},
-            "connection": {"OS_PLACEMENT_DATABASE__CONNECTION_PARAMETERS": f"sslpassword={secret}"},
-        }[way]
+        if not is_in_the_url:
+            file, passwords = tmp_path / "file", tmp_path / "pgpass"
+            file.write_text(secret)
+            passwords.write_text(f"*:*:*:*:{secret}\n")
+            for each in (file, passwords):
+                each.chmod(0o600)
+            environment |= {
+                "OS_PLACEMENT_DATABASE__PASSWORD_FILE": str(file),
+                "PGPASSFILE": str(passwords),
+                "PGPASSWORD": secret,
+            }
         with running_service(None, workers=1, environment=environment) as server:
             arguments = Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
             eventually(True, lambda: "listens on" in server.log.read_text())

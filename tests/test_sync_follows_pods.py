@@ -15,8 +15,7 @@ from placement.sync.api_server import ApiServer as RealApiServer
 from placement.sync.service import ServiceCluster
 from placement.sync.synchronization import Synchronization
 from placement.sync.watching import Journal
-from tests.api_server import ApiServer
-from tests.api_server_http import write_kubeconfig
+from tests.api_server import ApiServer, write_kubeconfig
 from tests.kubernetes import STATUS
 from tests.service import Service, ServiceError
 from tests.synchronizing import eventually, join, pod_manifest

@@ -11,11 +11,11 @@ import pytest
 from tests.api_server import ApiServer
 from tests.kubernetes import STATUS
 from tests.kubernetes import pod_manifest as any_pod
+from tests.probes import probed
 from tests.reservations import ALLOCATED, WEB, reservation
 from tests.server import free_port
 from tests.service import Service
 from tests.synchronizing import eventually, join, pod_manifest
-from tests.test_health_is_told_without_waiting import probed
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.api_server import ApiServer
-from tests.api_server_http import write_kubeconfig
+from tests.api_server import ApiServer, write_kubeconfig
 from tests.client import unique
 from tests.server import database_url, free_port, running_service
 from tests.service import Service, ServiceError

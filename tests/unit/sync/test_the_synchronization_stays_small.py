@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.api_server_http import write_kubeconfig
+from tests.api_server import write_kubeconfig
 
 _SYNCHRONIZATION = """
 import importlib, pkgutil, sys
