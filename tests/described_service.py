@@ -10,12 +10,9 @@ from pathlib import Path
 import yaml
 from flask import Flask
 
-from placement.app import build
-from placement.storage.database import Database
 from tests.client import Client
-from tests.conftest import compatible
+from tests.conftest import application_on, compatible
 from tests.reservations import reservation
-from tests.server import database_url
 
 TOKEN = f"an-administrator-{'x' * 32}"
 ROOT, CHILD = (f"0a000000-0000-4000-8000-00000000000{digit}" for digit in (1, 2))
@@ -40,13 +37,10 @@ def described_service(directory: Path) -> Iterator[Flask]:
     tokens = directory / "tokens.yaml"
     tokens.write_text(json.dumps({TOKEN: {"user": "root", "project": "p", "roles": ["admin", "service"]}}))
     tokens.chmod(0o600)
-    with database_url("sqlite") as url:
-        database = Database(url)
-        application = build(database, compatible(auth_strategy="token", tokens_file=tokens))
+    settings = compatible(auth_strategy="token", tokens_file=tokens)
+    with application_on("sqlite", settings=settings) as application:
         fill(Client(application.test_client(), token=TOKEN))
         yield application
-        application.extensions["placement_use_cases"].close()
-        database.dispose()
 
 
 def fill(api: Client) -> None:

@@ -16,11 +16,8 @@ from types import CodeType, FrameType
 from typing import Any
 
 import placement
-from placement.app import build
-from placement.storage.database import Database
-from tests.conftest import compatible
+from tests.conftest import application_on
 from tests.kubernetes import node_manifests, pod_manifest
-from tests.server import database_url
 
 _ROOT = Path(placement.__file__).parent
 _WARM = 5
@@ -32,12 +29,8 @@ _CLUSTER = "/ext/v1/clusters/traced"
 @contextmanager
 def world(database_kind: str) -> Iterator[dict[str, Callable[[], None]]]:
     """What to call for each journey, in a world that has what they need."""
-    with database_url(database_kind) as url:
-        database = Database(url)
-        application = build(database, compatible())
+    with application_on(database_kind) as application:
         yield _journeys(application.test_client())
-        application.extensions["placement_use_cases"].close()
-        database.dispose()
 
 
 def _journeys(client: Any) -> dict[str, Callable[[], None]]:

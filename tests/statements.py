@@ -15,11 +15,10 @@ from typing import Any
 import psycopg2.extensions
 import sqlalchemy as sa
 
-from placement.app import build
 from placement.pods.extender import Binder
 from placement.storage.database import Database
 from tests.client import Client
-from tests.conftest import compatible
+from tests.conftest import application_of
 from tests.kubernetes import node_manifests, pod_manifest
 from tests.patience import unhurried
 from tests.server import BACKENDS, database_url
@@ -260,9 +259,8 @@ def _scene(backend: str) -> Iterator[tuple[Scene, Counter]]:
     with database_url(backend) as url:
         database = Database(url)
         counter = Counter(database.engine)
-        application = build(database, compatible(), binders=_BindsAnything())
-        yield Scene(Client(application.test_client())), counter
-        application.extensions["placement_use_cases"].close()
+        with application_of(database, binders=_BindsAnything()) as application:
+            yield Scene(Client(application.test_client())), counter
         database.dispose()
 
 

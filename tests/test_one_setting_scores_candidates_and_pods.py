@@ -10,7 +10,7 @@ from placement.allocations.orders import pod_scoring
 from placement.engine.scoring.order import Strategy
 from placement.providers.statements import clusters
 from placement.storage.database import Database
-from tests.client import Client, detail
+from tests.client import Client
 from tests.kubernetes import CLUSTER, NUMA_POLICY, pod_manifest
 from tests.kubernetes import add_nodes as nodes
 from tests.naive_scoring import naive_score, naive_sum
@@ -192,28 +192,8 @@ def test_numa_nodes_are_scored_by_their_own_part(api, numa, cpus):
         [PACKING],
         {"strategies": [PACKING]},
         "pack",
-        {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "profiles": [
-                {
-                    "pluginConfig": [
-                        {
-                            "name": "NodeResourcesFit",
-                            "args": {
-                                "scoringStrategy": {
-                                    "type": "RequestedToCapacityRatio",
-                                    "resources": [{"name": "cpu"}, {"name": "memory"}],
-                                    "requestedToCapacityRatio": {"shape": RISING},
-                                }
-                            },
-                        }
-                    ]
-                }
-            ],
-        },
     ],
-    ids=["strategy", "kubernetes names", "classes", "list", "object", "name", "kube-scheduler"],
+    ids=["strategy", "kubernetes names", "classes", "list", "object", "name"],
 )
 def test_the_same_is_said_in_many_ways(pods):
     assert strategy_of(pods) == strategy_of(PACKING)
@@ -320,43 +300,3 @@ def test_settings_that_are_stored_in_former_words_are_read(api, database: Databa
     assert preview(api, shared_pod("4", "2Gi")) == ranked
     shown = api.get(CLUSTER).json
     assert {name: shown[name] for name in settings} == settings
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"scoring": {"pods": {"type": "Fullest"}}}, "scoring.pods.type: must be one of "),
-        ({"scoring": {"pods": "fullest"}}, "scoring.pods: 'fullest' is no known order"),
-        ({"scoring": {"pods": "none"}}, "scoring.pods: must be a strategy, or several"),
-        ({"scoring": {"numa": [PACKING, PACKING]}}, "scoring.numa: must be one strategy"),
-        ({"scoring": {"pods": {**PACKING, "scope": "allocated"}}}, "scoring.pods.scope: pods know no scope"),
-        ({"scoring": {"pods": {**PACKING, "shape": []}}}, "scoring.pods.shape: needs at least one point"),
-        (
-            {"scoring": {"numa": {**PACKING, "resources": [{"name": "CUSTOM_FOO"}]}}},
-            "scoring.numa.resources[0].name: CUSTOM_FOO is nothing that pods request",
-        ),
-        (
-            {"scoring": {"numa": {**PACKING, "resources": [{"name": "cpu"}, {"name": "PCPU", "weight": 2}]}}},
-            "scoring.numa.resources[1].name: cpu is listed twice, with two weights",
-        ),
-        (
-            {"scoring": {"candidates": {**PACKING, "resources": [{"name": "cpu", "weight": 3}, CPU]}}},
-            "scoring.candidates.resources[1].name: VCPU is listed twice, with two weights",
-        ),
-        (
-            {"scoring": {"candidates": {**PACKING, "resources": [CPU, CPU]}}},
-            "scoring.candidates.resources[1].name: VCPU is listed twice",
-        ),
-        ({"scoring": {"candidates": {"type": 3}}}, "scoring.candidates.type: must be one of "),
-        ({"scoring": {"pods": "pack", "nodes": "pack"}}, "scoring: nodes is not understood"),
-        (
-            {"scoring": {"pods": "pack"}, "hostScoring": {"type": "MostAllocated"}},
-            "hostScoring: scoring.pods is given too",
-        ),
-    ],
-)
-def test_what_is_wrong_is_told_with_its_place(api, settings, message):
-    answer = api.put(CLUSTER, settings)
-    assert answer.status_code == 400
-    assert message in detail(answer)
-    assert api.get(CLUSTER).status_code == 404

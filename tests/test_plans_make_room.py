@@ -319,21 +319,6 @@ def test_pods_of_daemon_sets_stay(edge):
     assert left["why"] == "belongs to its node: it is of a DaemonSet"
 
 
-@pytest.mark.parametrize(
-    ("goal", "message"),
-    [
-        ({}, "goal: must have one of fit, empty, free and defragment"),
-        ({"fit": {}}, "goal.fit: must have one of query, querystring, flavor and pod"),
-        ({"defragment": {**WHOLE, "resource_class": "PCPU"}}, "goal.defragment.resource_class: PCPU is not"),
-    ],
-)
-def test_goals_that_make_no_sense_are_refused(api, goal, message):
-    api.provider("a", VCPU=8)
-    answer = api.post(PLANS, {"goal": goal})
-    assert answer.status_code == 400
-    assert detail(answer).startswith(message)
-
-
 def test_rules_between_pods_hold_for_those_that_are_moved(edge):
     apart = {
         "podAntiAffinity": {

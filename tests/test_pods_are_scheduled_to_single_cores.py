@@ -47,39 +47,6 @@ def test_a_pod_or_its_node_that_is_sent_again_changes_nothing(cluster):
     assert cluster.get(f"{PODS}/default/web").json == first
 
 
-def test_all_violations_of_admission_come_in_one_answer(cluster):
-    add_nodes(cluster, "n1")
-    wrong = pod_manifest(cpu="1500m", priority=5500, nodeSelector=[], tolerations=[{"operator": "Like"}])
-    answer = cluster.put(f"{PODS}/default/web", wrong)
-    assert answer.status_code == 400
-    combined = "koordinator.sh/qosClass=LSR and priorityClass=koord-batch cannot be used in combination"
-    whole = '"1500m": the requested CPUs of LSR Pod must be integer'
-    for part in (combined, whole, "Pod.spec.nodeSelector", "Pod.spec.tolerations[0].operator"):
-        assert part in detail(answer)
-    assert cluster.get(PODS).json["pods"] == []
-
-
-def test_nodes_are_filtered_as_kubernetes_does(cluster):
-    add_nodes(cluster, "cordoned", spec={"unschedulable": True})
-    add_nodes(cluster, "tainted", spec={"taints": [{"key": "dpu", "value": "x", "effect": "NoSchedule"}]})
-    add_nodes(cluster, "other", labels={"disk": "hdd"})
-    add_nodes(cluster, "full", pods="0")
-    add_nodes(cluster, "small", cpu="2", memory="1Mi")
-    assert refused(cluster, pod_manifest(nodeSelector={"disk": "ssd"})) == (
-        "0/5 nodes are available: 1 node(s) had untolerated taint {dpu: x}, 1 node(s) were unschedulable, "
-        "3 node(s) didn't match Pod's node affinity/selector."
-    )
-    answer = cluster.put(f"{PODS}/default/x", pod_manifest(nodeSelector={HOSTNAME: "small"}))
-    small = next(node for node in answer.json["errors"][0]["nodes"] if node["node"] == "small")
-    reasons = ["Insufficient cpu", "Insufficient memory"]
-    assert small == {"node": "small", "reasons": reasons, "status": "Unschedulable"}
-    assert "1 Too many pods" in refused(cluster, pod_manifest(nodeSelector={HOSTNAME: "full"}))
-    tolerant = pod_manifest(
-        tolerations=[{"key": "dpu", "operator": "Exists"}], nodeSelector={HOSTNAME: "tainted"}
-    )
-    assert put(cluster, "t", tolerant)["node"] == "tainted"
-
-
 def test_a_preview_of_a_pod_that_is_placed_is_as_if_it_were_not(cluster):
     add_nodes(cluster, "n1")
     largest = pod_manifest(cpu="10", uid=UID)
@@ -93,23 +60,6 @@ def test_a_preview_of_a_pod_that_is_placed_is_as_if_it_were_not(cluster):
             fits = [each["name"] for each in found] == ["n1"]
             assert fits == ((uid, name) in same or not is_placed), (uid, name)
         put(cluster, "web", largest, status=200 if is_placed else 201)
-
-
-def test_a_preview_ranks_and_explains_and_claims_nothing(cluster):
-    add_nodes(cluster, "n1", "n2")
-    add_nodes(cluster, "n3", cpu="2")
-    put(cluster, "web", pod_manifest(cpu="4"))
-    before = [cluster.get(f"{CLUSTER}/nodes/{name}").json for name in ("n1", "n2", "n3")]
-    answer = cluster.post(f"{PODS}/preview", {"pod": pod_manifest(cpu="4"), "limit": 1})
-    assert answer.status_code == 200, answer.text
-    body = answer.json
-    assert [(node["name"], node["cpuset"]) for node in body["nodes"]] == [("n2", "0-3")]
-    assert (body["fitting"], body["message"]) == (2, "2/3 nodes are available: 1 Insufficient cpu.")
-    assert [(node["node"], node["reasons"]) for node in body["rejected"]] == [("n3", ["Insufficient cpu"])]
-    narrowed = cluster.post(f"{PODS}/preview", {"pod": pod_manifest(cpu="4"), "nodeNames": ["n1", "n9"]}).json
-    assert [(node["name"], node["cpuset"]) for node in narrowed["nodes"]] == [("n1", "8-11")]
-    assert [cluster.get(f"{CLUSTER}/nodes/{name}").json for name in ("n1", "n2", "n3")] == before
-    assert put(cluster, "next", pod_manifest(cpu="4"))["node"] == "n2"
 
 
 @pytest.mark.both_databases
@@ -139,16 +89,6 @@ def test_yaml_is_taken_too(cluster):
     text = yaml.safe_dump(pod_manifest()).encode()
     answer = cluster.put(f"{PODS}/default/web", text, Content_Type="application/yaml")
     assert answer.status_code == 201, answer.text
-
-
-def test_names_that_do_not_match_are_refused(cluster):
-    assert cluster.put(f"{PODS}/default/Web", pod_manifest()).status_code == 400
-    for member, value in (("name", "other"), ("namespace", "other"), ("uid", "x" * 37), ("uid", 5)):
-        manifest = pod_manifest()
-        manifest["metadata"][member] = value
-        answer = cluster.put(f"{PODS}/default/web", manifest)
-        assert answer.status_code == 400
-        assert f"metadata.{member}" in detail(answer)
 
 
 def test_unknown_clusters_and_pods_are_404(api):

@@ -98,25 +98,6 @@ def test_labels_of_namespaces_are_left_to_the_scheduler(service: Client) -> None
     assert (answer["Error"], sorted(answer["NodeNames"])) == ("", sorted(GIVEN["nodes"]))
 
 
-@pytest.mark.parametrize(
-    ("said", "where"),
-    [
-        ({"near": [["", {"app": "web"}]]}, "podAffinity.requiredDuringScheduling"),
-        ({"rather_near": [[101, "zone", {}]]}, "weight: must be from 1 to 100, not 101"),
-        ({"spread": [["zone", 0, {}]]}, "topologySpreadConstraints[0].maxSkew: must be 1 or more, not 0"),
-        ({"rather_spread": [["zone", 1, {}, {"minDomains": 2}]]}, "minDomains: goes with DoNotSchedule only"),
-        (
-            {"spread": [["zone", 1, {}, {"nodeTaintsPolicy": "x"}]]},
-            "nodeTaintsPolicy: must be Honor or Ignore",
-        ),
-    ],
-)
-def test_what_is_wrong_is_named(service: Client, said: dict[str, Any], where: str) -> None:
-    answer = service.put(f"{CLUSTER}/pods/default/incoming", ruled_pod("incoming", said))
-    assert answer.status_code == 400
-    assert where in answer.text
-
-
 def test_pods_of_one_call_see_those_before_them(service: Client) -> None:
     lone = {"labels": {"app": "lone"}, "apart": [["zone", {"app": "lone"}]], "nodeSelector": {}}
     outcomes = put(service, [ruled_pod(f"lone-{number}", lone) for number in range(5)])

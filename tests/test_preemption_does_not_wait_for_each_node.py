@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from placement.app import build
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import PlacementError
 from placement.pods.preemption import ENOUGH_NODES, Victims
@@ -18,7 +17,7 @@ from placement.storage.database import Database
 from placement.use_cases import UseCases
 from tests.api_server import ApiServer, write_kubeconfig
 from tests.client import Client
-from tests.conftest import compatible
+from tests.conftest import application_of
 from tests.kubernetes import cluster_of, pod_manifest
 
 pytestmark = pytest.mark.one_database
@@ -35,13 +34,11 @@ def use_cases(
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", ("edge", api_server.url))
-    application = build(database, compatible(), binders=KubeconfigBinders(str(kubeconfig)))
-    cluster_of(Client(application.test_client()), "host-0", "host-1", "host-2")
-    found: UseCases = application.extensions["placement_use_cases"]
-    yield found
+    with application_of(database, binders=KubeconfigBinders(str(kubeconfig))) as application:
+        cluster_of(Client(application.test_client()), "host-0", "host-1", "host-2")
+        yield application.extensions["placement_use_cases"]
     request_scope.until(math.inf)
     request_scope.attend(None)
-    found.close()
 
 
 def preempt(use_cases: UseCases, nodes: int = 3) -> dict[str, Victims]:

@@ -8,11 +8,10 @@ from urllib.parse import quote
 
 import pytest
 
-from placement.app import build
 from placement.engine.domain.errors import PlacementError
 from placement.storage.database import Database
 from tests.client import Client
-from tests.conftest import compatible
+from tests.conftest import application_of
 from tests.kubernetes import CLUSTER, cluster_of, pod_manifest
 from tests.pod_invariants import check
 from tests.reservations import WEB, reservation
@@ -52,13 +51,12 @@ def kubernetes() -> Refusing:
 @pytest.fixture
 def cluster(database: Database, kubernetes: Refusing) -> Iterator[Client]:
     """A node of 16 CPUs, of which 8 are reserved."""
-    application = build(database, compatible(), binders=kubernetes)
-    api = cluster_of(Client(application.test_client()), "n1")
     body = reservation("kept", template=pod_manifest("8"))
     body["metadata"]["uid"] = RESERVED
-    assert api.put(f"{CLUSTER}/reservations/kept", body).status_code == 201
-    yield api
-    application.extensions["placement_use_cases"].close()
+    with application_of(database, binders=kubernetes) as application:
+        api = cluster_of(Client(application.test_client()), "n1")
+        assert api.put(f"{CLUSTER}/reservations/kept", body).status_code == 201
+        yield api
 
 
 BINDING = {"PodName": "web-0", "PodNamespace": "default", "PodUID": UID, "Node": "n1"}

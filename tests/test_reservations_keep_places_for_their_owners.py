@@ -13,7 +13,6 @@ from tests.client import Client
 from tests.kubernetes import CLUSTER, add_nodes, cluster_of, pod_manifest
 from tests.reservations import AFFINITY, ALLOCATED, IGNORED, WEB, reservation
 
-
 pytestmark = pytest.mark.one_database
 
 
@@ -181,20 +180,6 @@ def test_running_pods_say_from_which_reservation_they_take(cluster: Client):
     status = {"cpuset": once["held"]["cpuset"]}
     place(cluster, "runs", labels=WEB, node="n1", status=status, annotations=allocated)
     assert shown(cluster)["phase"] == "Succeeded"
-
-
-def test_nodes_and_explanations_show_reservations(cluster: Client):
-    reserve(cluster, cpu="14")
-    node = cluster.get(f"{CLUSTER}/nodes/n1").json
-    (kept,) = node["reservations"]
-    assert (kept["name"], kept["left"]["cpuset"]) == ("kept", "0-13")
-    owners = {cpu["cpu"]: (cpu["owner"], cpu.get("reservation")) for cpu in node["cpus"]}
-    assert (owners[0], owners[14]) == (("reservation", "kept"), ("free", None))
-    preview = cluster.post(f"{CLUSTER}/pods/preview", pod_manifest("4")).json
-    assert "reservation kept keeps CPUs 0-13, cpu 14, memory 1073741824" in str(preview["explanation"])
-    (place_of_owner,) = cluster.post(f"{CLUSTER}/pods/preview", pod_manifest("4", labels=WEB)).json["nodes"]
-    assert place_of_owner["remarks"] == ["takes from reservation kept"]
-    assert ALLOCATED in place_of_owner["annotations"]
 
 
 def texts(annotations: dict[str, Any]) -> dict[str, str]:

@@ -9,7 +9,7 @@ import requests
 
 from placement.engine.numa.cpus import parse_cpu_list
 from placement.storage.database import Database
-from tests.callers import Caller
+from tests.claimants import Caller
 from tests.kubernetes import node_manifests, pod_manifest
 from tests.pod_invariants import check, nothing_is_held
 from tests.server import RunningServer

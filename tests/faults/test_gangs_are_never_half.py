@@ -13,7 +13,7 @@ from typing import Any
 import requests
 
 from placement.storage.database import Database
-from tests.callers import Caller
+from tests.claimants import Caller
 from tests.kubernetes import node_manifests
 from tests.patience import eventually
 from tests.pod_invariants import check

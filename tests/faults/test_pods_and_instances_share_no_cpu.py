@@ -14,7 +14,7 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from placement.engine.numa.cpus import parse_cpu_list
 from placement.storage.database import Database
-from tests.callers import Caller
+from tests.claimants import Caller
 from tests.kubernetes import node_manifests, pod_manifest
 from tests.machines import ServiceMachine, of_many_steps
 from tests.patience import PATIENCE_SECONDS

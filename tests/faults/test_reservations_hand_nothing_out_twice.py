@@ -15,7 +15,7 @@ from placement.engine.numa.cpus import parse_cpu_list
 from placement.engine.numa.host import summed
 from placement.pods.node_info import NodeInfo
 from placement.storage.database import Database
-from tests.callers import Caller
+from tests.claimants import Caller
 from tests.client import Client
 from tests.conftest import compatible
 from tests.kubernetes import node_manifests, pod_manifest

@@ -14,7 +14,7 @@ from flask import Flask
 from placement.app import build
 from placement.pods.writer import PodWriter
 from placement.storage.database import Database
-from tests.callers import Caller
+from tests.claimants import Caller
 from tests.client import Client
 from tests.conftest import compatible
 from tests.kubernetes import node_manifests
