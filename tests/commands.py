@@ -1,34 +1,50 @@
-"""The `placement` command in this process: what it prints, without the start of another process."""
+"""Commands in this process: what they print, without the start of another process."""
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from io import BytesIO, TextIOWrapper
+from types import MappingProxyType
 from unittest import mock
 
 from placement.client import cli
+from tests.server import free_port
 
 
-def run(*arguments: str, input: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command as a shell would; only what is given of the environment configures a service."""
-    encoding = os.environ.get("PYTHONIOENCODING", "utf-8")
-    given, out, err = (TextIOWrapper(BytesIO(text), encoding) for text in (input.encode(), b"", b""))
-    with ExitStack() as streams:
-        streams.enter_context(mock.patch.dict("os.environ", environment))
-        for name in [name for name in os.environ if name.startswith("OS_") and name not in environment]:
-            del os.environ[name]
-        streams.enter_context(mock.patch("sys.stdin", given))
-        streams.enter_context(redirect_stdout(out))
-        streams.enter_context(redirect_stderr(err))
-        try:
-            status = cli.main(arguments)
-        except SystemExit as ended:
-            status = ended.code if isinstance(ended.code, int) else 0
-        finally:
-            cli.Placement.LOG.handlers.clear()
-    return subprocess.CompletedProcess(arguments, status, _written(out), _written(err))
+def run(
+    *arguments: str, input: str = "", merged: bool = False, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run `placement` as a shell would; only what is given of the environment configures a service.
+
+    If `merged`, errors are part of its output, as on a terminal.
+    """
+    try:
+        return _ended(cli.main, arguments, input, merged, environment)
+    finally:
+        cli.Placement.LOG.handlers.clear()
+
+
+def run_openstack(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the real `openstack` of python-openstackclient, which leaves the logging of this process alone."""
+    from openstackclient import shell
+    from openstackclient.common.clientmanager import ClientManager
+    from osc_lib.clientmanager import ClientCache
+
+    for base in ClientManager.__mro__:
+        for cached in vars(base).values():
+            # Else it would go on with the client of the former command.
+            if isinstance(cached, ClientCache):
+                cached._handle = None
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    try:
+        return _ended(lambda given: shell.OpenStackShell().run(list(given)), arguments)
+    finally:
+        root.level, root.handlers[:] = level, handlers
 
 
 def refusal(*arguments: str, **environment: str) -> str:
@@ -39,6 +55,46 @@ def refusal(*arguments: str, **environment: str) -> str:
     assert failed.stderr.startswith("placement: ")
     assert len(failed.stderr.splitlines()) == 1
     return failed.stderr.removeprefix("placement: ").strip()
+
+
+def refused_start(*arguments: str, **environment: str) -> str:
+    """Return why `serve` does not start; this process keeps its logging, its figures and its rules."""
+    from placement.http import auth, gate
+    from placement.metrics import sharing
+    from placement.server import processes, settings
+
+    with (
+        mock.patch.object(sharing, "share"),
+        mock.patch.object(settings, "start_logging"),
+        mock.patch.object(gate, "prepared", []),
+        mock.patch.object(auth, "prepared", {}),
+        mock.patch.object(processes.Server, "run", side_effect=AssertionError("it serves")),
+    ):
+        return refusal("serve", "--port", str(free_port()), *arguments, **environment)
+
+
+def _ended(
+    main: Callable[[Sequence[str]], int],
+    arguments: Sequence[str],
+    input: str = "",
+    merged: bool = False,
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> subprocess.CompletedProcess[str]:
+    encoding = os.environ.get("PYTHONIOENCODING", "utf-8")
+    given, out, err = (TextIOWrapper(BytesIO(text), encoding) for text in (input.encode(), b"", b""))
+    err = out if merged else err
+    with ExitStack() as streams:
+        streams.enter_context(mock.patch.dict("os.environ", environment))
+        for name in [name for name in os.environ if name.startswith("OS_") and name not in environment]:
+            del os.environ[name]
+        streams.enter_context(mock.patch("sys.stdin", given))
+        streams.enter_context(redirect_stdout(out))
+        streams.enter_context(redirect_stderr(err))
+        try:
+            status = main(arguments)
+        except SystemExit as ended:
+            status = ended.code if isinstance(ended.code, int) else 0
+    return subprocess.CompletedProcess(arguments, status, _written(out), "" if merged else _written(err))
 
 
 def _written(stream: TextIOWrapper) -> str:

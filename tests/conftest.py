@@ -23,7 +23,7 @@ from tests.api_server import ApiServer, running_api_server
 from tests.browser import MISSING, chromium, running_browser
 from tests.client import Client, unique
 from tests.real_kubernetes import PROGRAMS, VARIABLE, ControlPlane, programs, running_control_plane
-from tests.server import BACKENDS, RunningServer, database_url, running_service
+from tests.server import BACKENDS, RunningServer, database_url, hosted, running_service
 from tests.synchronizing import Surroundings
 
 # Nothing is judged by its speed: the machine may be doing something else.
@@ -45,10 +45,12 @@ Rule._compile_builder = _compiled_when_asked
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Take SQLite alone for what is marked `one_database`: other tests run its SQL on both.
 
-    `both_databases` marks a test whose SQL no other runs, in a module that is marked so.
+    A test that names its databases itself has these, also in a module that is marked. `both_databases` marks
+    a test whose SQL no other runs.
     """
     marked = metafunc.definition.get_closest_marker
-    if marked("one_database") and not marked("both_databases"):
+    chosen = any("connection_url" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    if marked("one_database") and not marked("both_databases") and not chosen:
         for fixture in {"connection_url", "shared_application"} & set(metafunc.fixturenames):
             metafunc.definition.add_marker(pytest.mark.parametrize(fixture, ["sqlite"], indirect=True))
 
@@ -231,10 +233,28 @@ def browser() -> Iterator[Any]:
 def demonstration() -> Iterator[RunningServer]:
     """The demonstration, which the tests of one module share."""
     with (
-        database_url("sqlite") as connection,
+        database_url("sqlite", has_examples=True) as connection,
         running_service(connection, workers=1, arguments=["--demo"]) as running,
     ):
         yield running
+
+
+@pytest.fixture(scope="module")
+def hosted_url(embedded_application: Flask) -> Iterator[str]:
+    """Where a thread of this process serves a database that the tests of one module share."""
+    with hosted(embedded_application) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def examples_url() -> Iterator[str]:
+    """Where a thread of this process serves the example clusters, which the tests of one module share."""
+    with (
+        database_url("sqlite", has_examples=True) as connection,
+        application_at(connection) as application,
+        hosted(application) as url,
+    ):
+        yield url
 
 
 @pytest.fixture(scope="session")

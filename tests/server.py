@@ -10,6 +10,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 import uuid
@@ -21,7 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from flask import Flask
+from werkzeug.serving import WSGIRequestHandler, make_server
 
+from placement.server import demonstration
 from placement.storage import schema
 from placement.storage.database import Database
 from tests.patience import PATIENCE_SECONDS
@@ -96,12 +100,15 @@ def _template() -> str:
 
 
 @cache
-def _sqlite_template() -> tempfile.TemporaryDirectory[str]:
+def _sqlite_template(has_examples: bool) -> tempfile.TemporaryDirectory[str]:
     """The directory, kept as long as this object, of a migrated file."""
     directory = tempfile.TemporaryDirectory(prefix="placement-sqlite-template-")
-    database = Database(f"sqlite:///{directory.name}/{_SQLITE_FILE}")
+    url = f"sqlite:///{directory.name}/{_SQLITE_FILE}"
+    database = Database(url)
     schema.upgrade(database)
     database.dispose()
+    if has_examples:
+        demonstration.load_into_empty(url)
     return directory
 
 
@@ -110,12 +117,12 @@ def _url_of(name: str) -> str:
 
 
 @contextmanager
-def database_url(backend: str, *, migrated: bool = True) -> Iterator[str]:
-    """The URL of a database of its own, gone after the block."""
+def database_url(backend: str, *, migrated: bool = True, has_examples: bool = False) -> Iterator[str]:
+    """The URL of a database of its own, gone after the block; SQLite may have the example clusters."""
     if backend == "sqlite":
         with tempfile.TemporaryDirectory(prefix="placement-sqlite-") as directory:
             if migrated:
-                shutil.copytree(_sqlite_template().name, directory, dirs_exist_ok=True)
+                shutil.copytree(_sqlite_template(has_examples).name, directory, dirs_exist_ok=True)
             yield f"sqlite:///{directory}/{_SQLITE_FILE}"
         return
     name = f"test_{uuid.uuid4().hex}"
@@ -222,6 +229,29 @@ def await_answer(url: str, ended: Callable[[], bool] = lambda: False) -> None:
             break
         time.sleep(0.05)
     raise AssertionError(f"{url}: nothing answers")
+
+
+class _Quiet(WSGIRequestHandler):
+    """A handler that keeps connections and logs nothing."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def hosted(application: Flask) -> Iterator[str]:
+    """The URL of an application that a thread of this process serves, for clients that start no process."""
+    server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=_Quiet)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 @contextmanager

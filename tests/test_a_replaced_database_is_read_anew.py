@@ -13,9 +13,8 @@ from flask import Flask
 
 from tests.client import Client
 from tests.conftest import application_on
-from tests.kubernetes import node_manifests, pod_manifest
+from tests.kubernetes import CLUSTER, cluster_of, pod_manifest
 
-CLUSTER = "/ext/v1/clusters/edge"
 SEARCH = "/allocation_candidates?resources=VCPU:1"
 
 
@@ -66,8 +65,7 @@ def test_searches_show_what_is_there_now(application: Flask, api: Client):
 
 
 def test_pods_of_the_old_database_are_no_more(application: Flask, api: Client):
-    assert api.put(CLUSTER).status_code in (200, 201)
-    assert api.put(f"{CLUSTER}/nodes/n1", node_manifests("n1")).status_code in (200, 201)
+    cluster_of(api, "n1")
     copy = copied(application)
     alone = api.post(f"{CLUSTER}/pods/preview", pod_manifest()).json
     for number in range(3):

@@ -13,52 +13,66 @@ import sqlalchemy as sa
 
 from placement.engine.domain.errors import PlacementError
 from placement.server import processes
+from tests.commands import refused_start, run
 from tests.patience import PATIENCE_SECONDS
 from tests.server import database_url, free_port
 
 _ROOT = Path(__file__).resolve().parents[1]
-_SERVE = [sys.executable, "-m", "placement.client", "serve"]
+_TOKEN = "o" * 40
+_BELIEVING = {"OS_API__AUTH_STRATEGY": "noauth2"}
 
 
-def served(
-    *arguments: str, connection: str | None = None, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    """The command, which must end by itself; on an embedded database unless another is given."""
-    with database_url("sqlite") as embedded:
-        return subprocess.run(
-            [*_SERVE, "--database", connection or embedded, *arguments],
-            cwd=_ROOT,
-            env={**os.environ, "OS_API__AUTH_STRATEGY": "noauth2", **environment},
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-        )
+def ended(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A process that must end by itself."""
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=_ROOT,
+        env={**os.environ, **_BELIEVING, **environment},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+    )
 
 
-def refusal(*arguments: str, connection: str | None = None, **environment: str) -> str:
-    """The one line that says why nothing is served."""
-    ended = served(*arguments, connection=connection, **environment)
-    assert ended.returncode != 0
-    assert "listens on http" not in ended.stdout
-    (line,) = ended.stderr.splitlines()
-    return line
+def refusal(connection: str, *arguments: str, **environment: str) -> str:
+    """What is said of a start on this database."""
+    return refused_start("--database", connection, *arguments, **{**_BELIEVING, **environment})
 
 
-@pytest.mark.parametrize("mode", [None, 0o644])
-def test_a_tokens_file_that_is_not_there_or_open_to_others_is_named(tmp_path: Path, mode: int | None):
-    file = tmp_path / "tokens.yaml"
-    if mode is not None:
-        file.write_text("sha256:" + 64 * "0" + ": {user: somebody}\n")
+@pytest.mark.parametrize(
+    ("name", "text", "mode"),
+    [
+        ("tokens.yaml", "yes: {user: u}\n", 0o600),
+        ("tokens.yaml", f"{_TOKEN}: {{user: u, roles: [admin]}}\n", 0o644),
+        ("tokens.yaml", None, 0),
+        ("policy.yaml", '"placement:traits:list": [', 0o600),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, name: str, text: str | None, mode: int):
+    file, configuration = tmp_path / name, tmp_path / "placement.conf"
+    (tmp_path / "tokens.yaml").write_text(f"{_TOKEN}: {{user: u, roles: [admin]}}\n")
+    (tmp_path / "tokens.yaml").chmod(0o600)
+    if text is None:
+        file.unlink()
+    else:
+        file.write_text(text)
         file.chmod(mode)
-    said = refusal("--port", str(free_port()), OS_API__AUTH_STRATEGY="token", OS_API__TOKENS_FILE=str(file))
+    configuration.write_text(f"[api]\nauth_strategy = token\ntokens_file = {tmp_path}/tokens.yaml\n")
+    said = refused_start("--config-file", str(configuration), "--database", f"sqlite:///{tmp_path}/x.sqlite")
     assert str(file) in said
 
 
-def test_an_extra_that_is_missing_is_named(tmp_path: Path):
-    # A package that cannot be imported stands in for one that is not installed.
-    (tmp_path / "keystonemiddleware.py").write_text("raise ImportError('not installed')")
-    said = refusal("--port", str(free_port()), OS_API__AUTH_STRATEGY="keystone", PYTHONPATH=str(tmp_path))
+def test_an_extra_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "keystonemiddleware.auth_token", None)
+    said = refusal(f"sqlite:///{tmp_path}/x.sqlite", OS_API__AUTH_STRATEGY="keystone")
     assert "install this package with its extra `keystone`" in said
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::"])
+def test_listening_beyond_loopback_without_authentication_is_refused(tmp_path: Path, host: str):
+    said = refusal(f"sqlite:///{tmp_path}/x.sqlite", "--host", host)
+    assert said.startswith(f"--host: {host} ")
+    assert "--allow-remote-noauth" in said
 
 
 def test_a_port_that_somebody_has_is_named_with_its_option_and_its_holder(monkeypatch: pytest.MonkeyPatch):
@@ -73,48 +87,46 @@ def test_a_port_that_somebody_has_is_named_with_its_option_and_its_holder(monkey
     assert f"listens on 127.0.0.1, port {port}; end it, or choose another port with --port" in said
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--workers", "0"), "--workers: must be a whole number from 1 on, not '0'"),
-        (("--port", "99999"), "--port: must be a port from 1 to 65535, not '99999'"),
-    ],
-)
-def test_numbers_that_make_no_sense_are_named_with_their_option(arguments: tuple[str, ...], said: str):
-    ended = served(*arguments)
-    assert ended.returncode == 2
-    assert said in ended.stderr
+def test_numbers_that_make_no_sense_are_named_with_their_option():
+    for option, value, said in (
+        ("--workers", "0", "must be a whole number from 1 on, not '0'"),
+        ("--port", "99999", "must be a port from 1 to 65535, not '99999'"),
+    ):
+        refused = run("serve", option, value)
+        assert (refused.returncode, f"{option}: {said}" in refused.stderr) == (2, True), refused
 
 
 def test_a_database_that_does_not_answer_is_told_with_host_name_user_and_reason():
     port = free_port()
     said = refusal(
-        connection=f"postgresql://somebody@127.0.0.1:{port}/inventory",
-        OS_PLACEMENT_DATABASE__MAX_RETRIES="0",
+        f"postgresql://somebody@127.0.0.1:{port}/inventory", OS_PLACEMENT_DATABASE__MAX_RETRIES="0"
     )
     for part in (f"host 127.0.0.1 port {port}", "database inventory", "user somebody", "refused", "Start it"):
         assert part in said
 
 
 def test_what_waiting_does_not_mend_is_told_at_once():
-    with database_url("postgresql") as url:
+    with database_url("postgresql", migrated=False) as url:
+        assert "placement db upgrade" in refusal(url)
         known = sa.make_url(url)
     missing = known.set(database="no_such_database").render_as_string(hide_password=False)
-    assert '"no_such_database" does not exist' in (said := refusal(connection=missing))
+    assert '"no_such_database" does not exist' in (said := refusal(missing))
     assert "Create it" in said
     stranger = known.set(username="nobody_known").render_as_string(hide_password=False)
-    assert "nobody_known" in refusal(connection=stranger)
+    assert "nobody_known" in refusal(stranger)
 
 
 def test_waiting_for_a_database_is_told_once_each_time():
-    connection = f"postgresql://somebody@127.0.0.1:{free_port()}/inventory"
-    ended = served(
-        connection=connection,
+    """In a process of its own, with the logging of the service."""
+    refused = ended(
+        *("-m", "placement.client", "serve", "--port", str(free_port())),
+        *("--database", f"postgresql://somebody@127.0.0.1:{free_port()}/inventory"),
         OS_PLACEMENT_DATABASE__MAX_RETRIES="1",
         OS_PLACEMENT_DATABASE__RETRY_INTERVAL="0",
     )
-    (waiting,) = ended.stdout.strip().splitlines()
-    (given_up,) = ended.stderr.splitlines()
+    assert refused.returncode == 1
+    (waiting,) = refused.stdout.strip().splitlines()
+    (given_up,) = refused.stderr.splitlines()
     assert waiting.count("The database cannot be reached") == 1
     assert "Trying again in 0 seconds" in waiting
     assert given_up.startswith("placement: The database cannot be reached")
@@ -128,19 +140,12 @@ def test_waiting_for_a_database_is_told_once_each_time():
     ],
 )
 def test_a_file_without_a_database_or_with_an_option_nobody_knows_is_refused(
-    tmp_path: Path, text: str, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
 ):
+    monkeypatch.chdir(tmp_path)
     file = tmp_path / "placement.conf"
     file.write_text(text)
-    ended = subprocess.run(
-        [*_SERVE, "--demo", "--config-file", str(file)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-    )
-    assert ended.returncode == 1
-    assert said in ended.stderr
+    assert said in refused_start("--demo", "--config-file", str(file))
     assert not (tmp_path / "var").exists()
 
 
@@ -162,16 +167,9 @@ sys.exit(cli.main(sys.argv[1:]))
 
 
 def test_nobody_is_greeted_before_a_worker_has_answered():
-    port = free_port()
-    command = ["serve", "--workers", "1", "--port", str(port)]
-    with database_url("sqlite") as connection:
-        ended = subprocess.run(
-            [sys.executable, "-c", _STUCK, *command, "--database", connection, "--auth", "noauth2"],
-            cwd=_ROOT,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-        )
-    assert ended.returncode != 0
-    assert f"The service does not answer on port {port}" in ended.stderr
-    assert "listens on" not in ended.stdout
+    port = str(free_port())
+    with database_url("sqlite") as url:
+        stuck = ended("-c", _STUCK, "serve", "--workers", "1", "--port", port, "--database", url)
+    assert stuck.returncode != 0
+    assert f"The service does not answer on port {port}" in stuck.stderr
+    assert "listens on" not in stuck.stdout

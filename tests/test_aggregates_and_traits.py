@@ -38,53 +38,40 @@ def put_traits(api: Client, provider: str, *names: str, generation: int | None =
 
 
 @pytest.mark.parametrize("version", ["1.1", "1.18"])
-def test_aggregates_are_a_bare_list_before_1_19(shared: Client, provider: str, version: str):
+def test_aggregates_are_a_bare_list_and_leave_the_generation_before_1_19(
+    shared: Client, provider: str, version: str
+):
     one = str(uuid.uuid4())
     api = shared.at(version)
     answer = api.put(aggregates(provider), [one])
     assert answer.status_code == 200
-    assert answer.json == {"aggregates": [one]}
-    assert api.get(aggregates(provider)).json == {"aggregates": [one]}
+    assert answer.json == api.get(aggregates(provider)).json == {"aggregates": [one]}
+    assert shared.generation(provider) == 0
     body = {"aggregates": [one], "resource_provider_generation": 0}
     assert "JSON does not validate" in detail(api.put(aggregates(provider), body))
 
 
 @pytest.mark.parametrize("version", ["1.19", "1.39"])
-def test_aggregates_are_an_object_since_1_19(shared: Client, provider: str, version: str):
+def test_aggregates_are_an_object_and_raise_the_generation_since_1_19(
+    shared: Client, provider: str, version: str
+):
     one = str(uuid.uuid4())
     api = shared.at(version)
-    answer = api.put(aggregates(provider), {"aggregates": [one], "resource_provider_generation": 0})
-    assert answer.status_code == 200
-    assert answer.json == {"aggregates": [one], "resource_provider_generation": 1}
+    # Even if nothing differs.
+    for generation in (0, 1):
+        body = {"aggregates": [one], "resource_provider_generation": generation}
+        answer = api.put(aggregates(provider), body)
+        assert answer.status_code == 200
+        assert answer.json == {"aggregates": [one], "resource_provider_generation": generation + 1}
     assert api.get(aggregates(provider)).json == answer.json
     assert "JSON does not validate" in detail(api.put(aggregates(provider), [one]))
 
 
-def test_aggregates_leave_the_generation_before_1_19(shared: Client, provider: str):
-    shared.at("1.18").put(aggregates(provider), [str(uuid.uuid4())])
-    assert shared.generation(provider) == 0
-
-
-def test_aggregates_raise_the_generation_since_1_19_even_if_nothing_differs(shared: Client, provider: str):
-    for generation in (0, 1):
-        body = {"aggregates": [], "resource_provider_generation": generation}
-        answer = shared.put(aggregates(provider), body)
-        assert answer.json["resource_provider_generation"] == generation + 1
-
-
 def test_put_replaces_and_empties_the_set(shared: Client, provider: str):
-    one, two = str(uuid.uuid4()), str(uuid.uuid4())
-    shared.join(provider, one)
-    shared.join(provider, two)
-    assert shared.get(aggregates(provider)).json["aggregates"] == [two]
-    shared.join(provider)
-    assert shared.get(aggregates(provider)).json["aggregates"] == []
-
-
-def test_aggregates_are_normalised(shared: Client, provider: str):
-    one = uuid.uuid4()
-    shared.join(provider, one.hex.upper())
-    assert shared.get(aggregates(provider)).json["aggregates"] == [str(one)]
+    one, two = uuid.uuid4(), str(uuid.uuid4())
+    for given, shown in (([one.hex.upper()], [str(one)]), ([two], [two]), ([], [])):
+        shared.join(provider, *given)
+        assert shared.get(aggregates(provider)).json["aggregates"] == shown
 
 
 # -- traits of providers ---------------------------------------------------------------------------------
@@ -100,17 +87,11 @@ def test_put_replaces_the_traits(shared: Client, provider: str):
 
 
 def test_same_traits_leave_the_generation(shared: Client, provider: str):
-    put_traits(shared, provider, VMX)
-    assert put_traits(shared, provider, VMX).json["resource_provider_generation"] == 1
-    assert put_traits(shared, provider).json["resource_provider_generation"] == 2
-    assert put_traits(shared, provider).json["resource_provider_generation"] == 2
-
-
-def test_delete_takes_all_traits_and_raises_the_generation_if_there_were_any(shared: Client, provider: str):
-    put_traits(shared, provider, VMX)
+    for names, generation in (([VMX], 1), ([VMX], 1), ([], 2), ([], 2), ([VMX], 3)):
+        assert put_traits(shared, provider, *names).json["resource_provider_generation"] == generation
     for _ in range(2):
         assert shared.delete(traits(provider)).status_code == 204
-        assert shared.get(traits(provider)).json == {"traits": [], "resource_provider_generation": 2}
+        assert shared.get(traits(provider)).json == {"traits": [], "resource_provider_generation": 4}
 
 
 # -- /traits ---------------------------------------------------------------------------------------------
@@ -122,11 +103,8 @@ def listed(api: Client, query: str = "") -> list[str]:
     return answer.json["traits"]
 
 
-def test_list_has_all_standard_traits(shared: Client):
+def test_a_trait_is_created_once_and_deleted_once(shared: Client):
     assert set(os_traits.get_traits()) <= set(listed(shared))
-
-
-def test_put_creates_or_confirms(shared: Client):
     name = custom()
     for status in (201, 204):
         answer = shared.put(f"/traits/{name}")
@@ -134,13 +112,8 @@ def test_put_creates_or_confirms(shared: Client):
         assert answer.headers["Location"] == f"http://localhost/traits/{name}"
         assert "Last-Modified" in answer.headers
         assert not answer.data
-
-
-def test_delete_removes_an_unused_custom_trait_once(shared: Client):
-    name = custom()
-    shared.put(f"/traits/{name}")
-    assert shared.delete(f"/traits/{name}").status_code == 204
-    assert shared.delete(f"/traits/{name}").status_code == 404
+    for status in (204, 404):
+        assert shared.delete(f"/traits/{name}").status_code == status
     assert shared.delete("/traits/NOBODY").status_code == 404
 
 

@@ -202,28 +202,6 @@ def nodes(api: Client) -> dict[str, str]:
 SHARED = {"resources1": "VCPU:4", "resources2": "VCPU:4", "resources3": "VCPU:4", "group_policy": "none"}
 
 
-def test_what_is_missing_across_groups_is_told_in_figures_and_words(api, nodes):
-    explanation = search(api, "MEMORY_MB:1", explain=1, **SHARED).json["explanation"]
-    (nearest,) = explanation["nearest"]
-    sentence = "node-1 lacks 3 VCPU for 2 and 3: 8 wanted, 5 free"
-    lacking = {"resource_class": "VCPU", "wanted": 8, "free": 5, "missing": 3}
-    node = {"resource_provider": {"uuid": nodes["node-1"], "name": "node-1"}}
-    assert nearest == {
-        "resource_provider": {"uuid": nodes["host"], "name": "host"},
-        "shortages": [{"reason": "amount", "groups": ["2", "3"], **node, **lacking}],
-        "sentences": [sentence],
-    }
-    assert explanation["sentences"][-1] == sentence
-    # A tree where nobody serves a group is told with what it lacks.
-    other = {"resources1": "VCPU:5", "resources2": "DISK_GB:1", "group_policy": "none"}
-    first, second = search(api, "MEMORY_MB:1", explain=1, **other).json["explanation"]["nearest"]
-    assert (first["lacking_groups"], second["lacking_groups"]) == (["2"], ["", "1"])
-    lacking = {"resource_class": "DISK_GB", "wanted": 1, "free": 0, "missing": 1}
-    assert first["shortages"] == [{"reason": "nobody", "groups": ["2"], **lacking}]
-    sentence = "the tree of host lacks 1 DISK_GB for group 2: no suitable provider offers any"
-    assert first["sentences"] == [sentence]
-
-
 def test_hosts_of_other_clusters_are_no_near_misses(api, nodes):
     east = api.put("/ext/v1/clusters/east", {}).json["aggregate"]
     api.join(nodes["host"], east)

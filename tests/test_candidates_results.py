@@ -13,12 +13,16 @@ import pytest
 
 from placement.allocations.candidates import SearchSettings
 from placement.app import build
+from placement.engine.domain.inventories import Inventory
 from placement.storage.database import Database
 from tests.cases import granular
 from tests.cases.__main__ import load
 from tests.client import Client, custom, unique
 from tests.conftest import compatible
-from tests.server import BACKENDS, RunningServer, database_url, running_service
+from tests.installation import installed
+from tests.naive import NaiveProvider
+from tests.server import database_url
+from tests.service import Service
 
 pytestmark = pytest.mark.one_database
 
@@ -289,14 +293,17 @@ def test_understood(embedded: Client, version: str, query: str):
 DATA = Path(__file__).parent / "data"
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
-def live(request):
-    with database_url(request.param) as url, running_service(url) as server:
-        yield server
-
-
 @pytest.mark.parametrize("file", ["granular.json", "worked-examples.json"])
-def test_granular_cases(live: RunningServer, file: str):
+def test_granular_cases(hosted_url: str, file: str):
+    """Beside other data, and nothing stays of them."""
     document, _ = load(DATA / file)
-    failures = {id_: reason for id_, reason in granular.run(document, live.url) if reason is not None}
-    assert not failures
+    service = Service(hosted_url)
+    offered = {"VCPU": Inventory(8), "SRIOV_NET_VF": Inventory(8)}
+    foreign = NaiveProvider(str(uuid.uuid4()), None, offered)
+    child = NaiveProvider(str(uuid.uuid4()), foreign.uuid, {"SRIOV_NET_VF": Inventory(8)})
+    with installed(service, [foreign, child]):
+        outcomes = dict(granular.run(document, hosted_url))
+        left = service.must("GET", "/resource_providers")["resource_providers"]
+    assert {id_: reason for id_, reason in outcomes.items() if reason is not None} == {}
+    assert len(outcomes) == len(document["cases"])
+    assert {provider["uuid"] for provider in left} == {foreign.uuid, child.uuid}

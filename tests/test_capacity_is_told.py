@@ -19,7 +19,7 @@ from placement.engine.search.budget import Budget
 from placement.http.context import Misconfigured
 from tests.client import Client, detail
 from tests.conftest import application_on, compatible, with_options
-from tests.kubernetes import node_manifests, pod_manifest
+from tests.kubernetes import CLUSTER, cluster_of, node_manifests, pod_manifest
 from tests.patience import eventually
 from tests.probes import parsed
 
@@ -35,7 +35,6 @@ TWO_CELLS = {
     "extra_specs": {"hw:numa_nodes": "2", "hw:cpu_policy": "dedicated"},
 }
 GRANULAR = {"flavor": TWO_CELLS, "options": {"numa": "granular"}}
-EDGE = "/ext/v1/clusters/edge"
 
 
 @pytest.fixture
@@ -216,13 +215,11 @@ def test_sharing_providers_give_what_they_have_once(api):
 def placed(api: Client, pod: dict[str, Any]) -> int:
     """How many pods like this one are placed one after another."""
     numbers = itertools.count()
-    return next(n for n in numbers if api.put(f"{EDGE}/pods/default/p-{n}", pod).status_code != 201)
+    return next(n for n in numbers if api.put(f"{CLUSTER}/pods/default/p-{n}", pod).status_code != 201)
 
 
 def test_pods_are_counted_as_they_are_placed(api):
-    assert api.put(EDGE).status_code == 201
-    for name in ("n1", "n2"):
-        assert api.put(f"{EDGE}/nodes/{name}", node_manifests(name)).status_code == 201
+    cluster_of(api, "n1", "n2")
     plain = {"pod": pod_manifest("3", "1Gi", qos="LS")}
     found = asked(api, plain, cluster="edge", by=["cluster", "host"])
     assert (found["total"]["lower"], found["total"]["exact"]) == (10, True)
@@ -235,7 +232,7 @@ def test_pods_are_counted_as_they_are_placed(api):
 
 
 def test_hosts_of_other_clusters_are_not_told_of(api, hosts):
-    assert api.put(EDGE).status_code == 201
+    assert api.put(CLUSTER).status_code == 201
     for world in ({"without": ["a"]}, {"more": [{"like": "a", "count": 1}]}):
         body = {"kinds": {"it": SMALL}, "cluster": "edge", "world": world}
         assert "there is no host 'a' here" in detail(api.post(CAPACITY, body))
@@ -266,9 +263,9 @@ def test_watched_kinds_are_figures_beside_requests(hosts, application):
     ("policy", "cpus"), [("SpreadByPCPUs", "2"), ("SpreadByPCPUs", "3"), ("FullPCPUsOnly", "2")]
 )
 def test_cpus_beside_given_ones_count_for_the_pods_that_follow(api, policy, cpus):
-    assert api.put(EDGE).status_code == 201
+    assert api.put(CLUSTER).status_code == 201
     labels = {"node.koordinator.sh/cpu-bind-policy": policy}
-    assert api.put(f"{EDGE}/nodes/n1", node_manifests("n1", labels=labels)).status_code == 201
+    assert api.put(f"{CLUSTER}/nodes/n1", node_manifests("n1", labels=labels)).status_code == 201
     pod = pod_manifest(cpus, "1Gi", qos="LSR")
     room = asked(api, {"pod": pod}, cluster="edge")["total"]
     assert room["exact"] == (room["lower"] == room["upper"])

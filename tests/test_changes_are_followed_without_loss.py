@@ -18,7 +18,7 @@ from placement.audit import service as events
 from placement.engine.domain.audit import Action, TargetKind
 from placement.storage.database import Database
 from tests.client import Client
-from tests.kubernetes import node_manifests, pod_manifest
+from tests.kubernetes import CLUSTER, cluster_of, pod_manifest
 from tests.patience import PATIENCE_SECONDS
 from tests.server import RunningServer, database_url, running_service
 from tests.service import Service
@@ -70,17 +70,15 @@ def test_a_provider_that_came_back_is_there(api: Client):
 
 
 def test_pods_are_consumers_whoever_moves_them(api: Client):
-    cluster = "/ext/v1/clusters/edge"
-    api.put(cluster)
-    api.put(f"{cluster}/nodes/n1", node_manifests("n1"))
+    cluster_of(api, "n1")
     token = begin(api)
-    pods = [api.put(f"{cluster}/pods/default/p{number}", pod_manifest()).json for number in range(2)]
+    pods = [api.put(f"{CLUSTER}/pods/default/p{number}", pod_manifest()).json for number in range(2)]
     consumers = {("consumer", pod["consumer_uuid"]) for pod in pods}
     told, token = since(api, token)
     assert {key: action for key, action in told.items() if key[0] == "consumer"} == dict.fromkeys(
         consumers, "create"
     )
-    api.delete(f"{cluster}/pods/default/p0")
+    api.delete(f"{CLUSTER}/pods/default/p0")
     told, _ = since(api, token)
     assert told["consumer", pods[0]["consumer_uuid"]] == "delete"
 
@@ -97,20 +95,14 @@ def test_who_missed_too_much_reads_all_again(api: Client, monkeypatch: pytest.Mo
 
 
 def test_pods_that_ended_are_no_consumers_any_more(api: Client):
-    cluster = "/ext/v1/clusters/edge"
-    api.put(cluster)
-    api.put(f"{cluster}/nodes/n1", node_manifests("n1"))
+    cluster_of(api, "n1")
     running = pod_manifest(uid=FIRST, node="n1", status={"cpuset": "0-3"}, phase="Running")
-    pod = api.put(f"{cluster}/pods/default/web", running).json
+    pod = api.put(f"{CLUSTER}/pods/default/web", running).json
     token = begin(api)
     over = pod_manifest(uid=FIRST, node="n1", phase="Succeeded")
-    assert api.put(f"{cluster}/pods/default/web", over).json["phase"] == "Succeeded"
+    assert api.put(f"{CLUSTER}/pods/default/web", over).json["phase"] == "Succeeded"
     assert since(api, token)[0]["consumer", pod["consumer_uuid"]] == "delete"
     assert api.get(f"/allocations/{pod['consumer_uuid']}").json["allocations"] == {}
-
-
-def test_other_media_types_are_refused(embedded: Client):
-    assert embedded.get(EVENTS, Accept="text/html").status_code == 406
 
 
 def test_a_token_that_is_too_old_says_to_read_all_again(api: Client, monkeypatch: pytest.MonkeyPatch):
@@ -121,18 +113,18 @@ def test_a_token_that_is_too_old_says_to_read_all_again(api: Client, monkeypatch
     assert answer.status_code == 410
     assert "read all providers and consumers again" in answer.text
     assert answer.json["errors"][0]["code"] == "placement.events.token_too_old"
+    assert api.get(EVENTS, Accept="text/html").status_code == 406
 
 
-def test_a_token_of_another_database_is_too_old(api: Client):
+def test_who_missed_what_nobody_listed_or_comes_from_another_database_reads_all_again(
+    api: Client, database: Database
+):
+    token = begin(api)
     with database_url("sqlite") as url:
         other = Database(url)
         foreign = events.Events(other).now().token
         other.dispose()
     assert api.get(f"{EVENTS}?since={foreign}").status_code == 410
-
-
-def test_who_missed_what_nobody_listed_reads_all_again(api: Client, database: Database):
-    token = begin(api)
     with database.write() as transaction:
         transaction.record(Action.UPDATE, TargetKind.DATABASE, "elsewhere")
     assert api.get(f"{EVENTS}?since={token}").status_code == 410

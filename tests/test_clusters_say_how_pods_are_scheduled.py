@@ -6,12 +6,11 @@ import json
 
 import pytest
 
-from tests.client import Client, detail
-from tests.kubernetes import STATUS, node_manifests, pod_manifest
+from tests.client import Client
+from tests.kubernetes import CLUSTER, STATUS, node_manifests, pod_manifest
 
 pytestmark = pytest.mark.one_database
 
-CLUSTER = "/ext/v1/clusters/edge"
 PODS = f"{CLUSTER}/pods/default"
 
 
@@ -54,35 +53,6 @@ def test_settings_are_stored_and_shown(api):
     cluster(api, **ALL)
     shown = api.get(CLUSTER).json
     assert {key: shown[key] for key in ALL} == ALL
-
-
-@pytest.mark.parametrize(
-    ("setting", "value", "field"),
-    [
-        ("defaultCPUBindPolicy", "Some", "defaultCPUBindPolicy"),
-        ("defaultCPUExclusivePolicy", "Node", "defaultCPUExclusivePolicy"),
-        ("defaultNUMATopologyPolicy", 5, "defaultNUMATopologyPolicy"),
-        ("numaAllocateStrategy", "Fullest", "numaAllocateStrategy"),
-        ("hostScoring", "MostAllocated", "hostScoring"),
-        ("hostScoring", {"type": "Balanced"}, "hostScoring.type"),
-        ("hostScoring", {"type": "MostAllocated", "resources": []}, "hostScoring.resources"),
-        (
-            "hostScoring",
-            {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 0}]},
-            "hostScoring.resources[0].weight",
-        ),
-        ("numaScoring", {"type": "MostAllocated", "shape": []}, "numaScoring.shape"),
-        ("guaranteedQoS", "Best", "guaranteedQoS"),
-        ("subPriorityImmutable", "yes", "subPriorityImmutable"),
-        ("nodeLabels", "disk", "nodeLabels"),
-        ("nodeLabels", [1], "nodeLabels[0]"),
-    ],
-)
-def test_bad_settings_name_the_field(api, setting, value, field):
-    answer = api.put(CLUSTER, {setting: value})
-    assert answer.status_code == 400
-    assert field in detail(answer)
-    assert api.get(CLUSTER).status_code == 404
 
 
 def test_the_default_bind_policy_counts(api):

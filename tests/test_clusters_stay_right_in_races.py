@@ -11,10 +11,7 @@ from typing import Any
 import pytest
 
 from placement.pods import clusters
-from placement.pods import clusters as cluster_services
-from tests.kubernetes import node_manifests
-
-CLUSTER = "/ext/v1/clusters/edge"
+from tests.kubernetes import CLUSTER, node_manifests
 
 pytestmark = pytest.mark.parametrize("connection_url", ["postgresql"], indirect=True)
 
@@ -45,8 +42,8 @@ def test_the_second_of_two_first_writers_replaces_the_settings(api, other, monke
         assert other.put(CLUSTER, {"description": "other"}).status_code == 201
 
     # It looked and found no cluster; then another was faster.
-    lock = once_around(cluster_services.clusters.lock, after=creates)
-    monkeypatch.setattr(cluster_services.clusters, "lock", lock)
+    lock = once_around(clusters.clusters.lock, after=creates)
+    monkeypatch.setattr(clusters.clusters, "lock", lock)
     answer = api.put(CLUSTER, {"description": "mine"})
     assert answer.status_code == 200
     assert answer.json["description"] == "mine"

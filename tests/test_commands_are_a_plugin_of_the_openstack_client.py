@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tomllib
 from collections.abc import Callable
 from importlib.metadata import entry_points
@@ -17,8 +16,7 @@ import pytest
 
 from placement.client import cli
 from placement.server.demonstration import examples
-from tests import commands
-from tests.patience import PATIENCE_SECONDS
+from tests.commands import run, run_openstack
 
 pytest.importorskip("openstackclient")
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,14 +25,9 @@ POD = str(examples() / "pod.yaml")
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "openstackclient.shell", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
-
-
 @pytest.fixture
-def openstack(demonstration) -> Run:
-    return lambda *arguments: run(*ADMIN, "--os-endpoint", demonstration.url, *arguments)
+def openstack(examples_url) -> Run:
+    return lambda *arguments: run_openstack(*ADMIN, "--os-endpoint", examples_url, *arguments)
 
 
 def test_the_plugin_has_every_command_that_asks_a_service():
@@ -71,8 +64,8 @@ def test_no_other_plugin_has_these_names():
     ],
     ids=" ".join,
 )
-def test_both_commands_say_the_same(demonstration, openstack, command):
-    ours = commands.run("--url", demonstration.url, *command)
+def test_both_commands_say_the_same(examples_url, openstack, command):
+    ours = run("--url", examples_url, *command)
     theirs = openstack("placement", *command)
     assert (theirs.returncode, theirs.stdout) == (ours.returncode, ours.stdout)
     assert theirs.stderr == ours.stderr.replace("placement: ", "")
@@ -88,9 +81,9 @@ def test_what_is_claimed_is_seen_by_the_plugin_of_openstack_placement(openstack)
     assert openstack("placement", "allocation", "delete", consumer).returncode == 0
 
 
-def test_a_client_without_a_token_is_told_why_it_is_refused(demonstration):
-    refused = run(
-        "--os-auth-type", "none", "--os-endpoint", demonstration.url, "placement", "cluster", "list"
+def test_a_client_without_a_token_is_told_why_it_is_refused(examples_url):
+    refused = run_openstack(
+        "--os-auth-type", "none", "--os-endpoint", examples_url, "placement", "cluster", "list"
     )
     assert refused.returncode == 1
     assert refused.stderr == (
@@ -100,7 +93,7 @@ def test_a_client_without_a_token_is_told_why_it_is_refused(demonstration):
 
 
 def test_a_service_that_is_not_there_is_one_line():
-    failed = run(*ADMIN, "--os-endpoint", "http://127.0.0.1:1", "placement", "cluster", "list")
+    failed = run_openstack(*ADMIN, "--os-endpoint", "http://127.0.0.1:1", "placement", "cluster", "list")
     assert failed.returncode == 1
     assert "http://127.0.0.1:1/ext/v1/clusters" in failed.stderr
     assert len(failed.stderr.splitlines()) == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import pty
 import re
 import struct
@@ -12,47 +11,55 @@ import subprocess
 import sys
 import termios
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import yaml
 
+from placement.client import cli
 from placement.server.demonstration import examples
 from tests.commands import run
-from tests.patience import PATIENCE_SECONDS
-from tests.server import RunningServer
 
 POD = examples() / "pod.yaml"
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_PLAIN = {"TERM": "xterm", "PAGER": "cat"}
 
 
-def on_terminal(demonstration: RunningServer, width: int, *arguments: str, **variables: str) -> str:
+def on_terminal(examples_url: str, width: int, *arguments: str, **variables: str) -> str:
     """What a person sees on a terminal of so many columns."""
-    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-    command = [sys.executable, "-m", "placement.client", "--url", demonstration.url, *arguments]
-    process = subprocess.Popen(
-        command, stdin=slave, stdout=slave, stderr=slave, env={**environment, **_PLAIN, **variables}
-    )
-    os.close(slave)
+    with open(slave, "w", encoding="utf-8") as terminal, ThreadPoolExecutor(1) as reader:
+        seen = reader.submit(_read, master)
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("COLUMNS", "NO_COLOR"):
+                patch.delenv(name, raising=False)
+            for name, value in {"TERM": "xterm", "PAGER": "cat", **variables}.items():
+                patch.setenv(name, value)
+            for name in ("stdout", "stderr", "__stdout__"):
+                patch.setattr(sys, name, terminal)
+            with suppress(SystemExit):
+                cli.main(["--url", examples_url, *arguments])
+            cli.Placement.LOG.handlers.clear()
+        terminal.close()
+        return seen.result().decode().replace("\r\n", "\n")
+
+
+def _read(master: int) -> bytes:
+    """All that is written there until it is closed."""
     seen = b""
-    try:
-        while part := os.read(master, 65536):
+    # An error is how it ends on Linux when nobody can write to it any more.
+    with open(master, "rb", buffering=0) as terminal, suppress(OSError):
+        while part := terminal.read(65536):
             seen += part
-    except OSError:
-        # So it ends on Linux when nobody can write to it any more.
-        pass
-    process.wait(PATIENCE_SECONDS)
-    os.close(master)
-    return seen.decode().replace("\r\n", "\n")
+    return seen
 
 
 @pytest.fixture
-def piped(demonstration: RunningServer) -> Callable[..., subprocess.CompletedProcess[str]]:
+def piped(examples_url: str) -> Callable[..., subprocess.CompletedProcess[str]]:
     """What a program gets of the command."""
-    return lambda *arguments: run("--url", demonstration.url, *arguments)
+    return lambda *arguments: run("--url", examples_url, *arguments)
 
 
 @pytest.mark.parametrize(
@@ -65,15 +72,15 @@ def piped(demonstration: RunningServer) -> Callable[..., subprocess.CompletedPro
     ],
     ids=str,
 )
-def test_lines_fit_the_terminal(demonstration, width: int, command: list[str]):
-    shown = on_terminal(demonstration, width, *command)
+def test_lines_fit_the_terminal(examples_url, width: int, command: list[str]):
+    shown = on_terminal(examples_url, width, *command)
     lines = [line for line in shown.splitlines() if line.startswith(("|", "+", " "))]
     assert lines
     assert max(map(len, lines)) <= width
 
 
-def test_an_allocation_is_told_in_few_lines_with_whole_names(demonstration, piped):
-    shown = on_terminal(demonstration, 80, "allocation", "list", "--cluster", "edge", "--limit", "1")
+def test_an_allocation_is_told_in_few_lines_with_whole_names(examples_url, piped):
+    shown = on_terminal(examples_url, 80, "allocation", "list", "--cluster", "edge", "--limit", "1")
     (consumer,) = UUID.findall(shown)
     cores = [
         row["Provider"] for row in json.loads(piped("allocation", "show", consumer, "-f", "json").stdout)
@@ -83,7 +90,13 @@ def test_an_allocation_is_told_in_few_lines_with_whole_names(demonstration, pipe
     assert len(shown.splitlines()) < len(cores)
 
 
-def test_people_see_the_first_candidates_and_programs_all(piped):
+def test_people_see_the_first_and_programs_all(piped):
+    every = {row["Consumer"] for row in json.loads(piped("allocation", "list", "-f", "json").stdout)}
+    assert len(every) > 20
+    seen = piped("allocation", "list").stdout
+    assert set(UUID.findall(seen)) < every
+    assert len(UUID.findall(seen)) == 20
+    assert seen.splitlines()[-1] == f"... {len(every) - 20} more; --limit N shows more"
     seen = piped("candidates", "resources=PCPU:2")
     every = json.loads(piped("candidates", "resources=PCPU:2", "-f", "json").stdout)
     assert seen.stdout.splitlines()[-1] == f"... {len(every) - 10} more; limit=N shows more"
@@ -94,15 +107,6 @@ def test_people_see_the_first_candidates_and_programs_all(piped):
     assert "... at least 1000 more; --limit N shows more" in piped(*flavor).stdout or re.search(
         r"^\.\.\. \d+ more; --limit N shows more$", piped(*flavor).stdout, re.MULTILINE
     )
-
-
-def test_people_see_the_first_consumers_and_programs_all(piped):
-    every = {row["Consumer"] for row in json.loads(piped("allocation", "list", "-f", "json").stdout)}
-    assert len(every) > 20
-    seen = piped("allocation", "list").stdout
-    assert set(UUID.findall(seen)) < every
-    assert len(UUID.findall(seen)) == 20
-    assert seen.splitlines()[-1] == f"... {len(every) - 20} more; --limit N shows more"
 
 
 def test_columns_of_what_is_told_in_lines_are_a_table(piped):
@@ -138,13 +142,13 @@ def test_what_fits_nowhere_ends_with_1(piped):
         assert piped(*command, "-f", "json").returncode == 1, command
 
 
-def test_colour_is_for_terminals_where_nobody_objects(demonstration, piped):
+def test_colour_is_for_terminals_where_nobody_objects(examples_url, piped):
     drawing = ("node", "show", "edge", "edge-01")
-    assert "\033[32m█" in on_terminal(demonstration, 80, *drawing)
-    assert "\033" not in on_terminal(demonstration, 80, *drawing, NO_COLOR="1")
-    assert "\033" not in on_terminal(demonstration, 80, *drawing, TERM="dumb")
+    assert "\033[32m█" in on_terminal(examples_url, 80, *drawing)
+    assert "\033" not in on_terminal(examples_url, 80, *drawing, NO_COLOR="1")
+    assert "\033" not in on_terminal(examples_url, 80, *drawing, TERM="dumb")
     assert "\033" not in piped(*drawing).stdout
-    assert "\033[31mplacement:\033[0m " in on_terminal(demonstration, 80, "tree", "nobody")
-    assert "\033[31mFits nowhere" in on_terminal(demonstration, 80, "explain", "resources=PCPU:64")
+    assert "\033[31mplacement:\033[0m " in on_terminal(examples_url, 80, "tree", "nobody")
+    assert "\033[31mFits nowhere" in on_terminal(examples_url, 80, "explain", "resources=PCPU:64")
     for command in ([], ["--help"], ["help"], ["node", "list", "--help"]):
-        assert "\033" not in on_terminal(demonstration, 80, *command, NO_COLOR="1")
+        assert "\033" not in on_terminal(examples_url, 80, *command, NO_COLOR="1")

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.client import Client
+from tests.conftest import application_at
 from tests.server import BACKENDS, RunningServer, database_url, running_service
 from tests.service import Answer, Service
 
@@ -150,14 +151,14 @@ def test_reshapes_of_one_provider_do_not_mix(service: Service):
     assert service.must("GET", f"/resource_providers/{own}")["generation"] == 3
 
 
-def test_data_survives_a_restart(tmp_path):
-    url = f"sqlite:///{tmp_path}/placement.sqlite"
-    with running_service(url, workers=1) as server:
-        own = provider(Service(server.url), VCPU=4)
-        Service(server.url).must("PUT", f"/allocations/{uuid.uuid4()}", claim(own))
-        Service(server.url).must("PUT", "/traits/CUSTOM_KEPT")
-    with running_service(url, workers=1) as server:
-        service = Service(server.url)
-        assert service.must("GET", f"/resource_providers/{own}/usages")["usages"] == {"VCPU": 1}
-        assert service.call("GET", "/traits/CUSTOM_KEPT").status == 204
-        assert service.call("GET", "/traits/HW_CPU_X86_VMX").status == 204
+def test_data_survives_a_restart():
+    with database_url("sqlite") as url:
+        with application_at(url) as application:
+            api = Client(application.test_client())
+            own = api.provider("host", VCPU=4)
+            assert api.claim({own: {"VCPU": 1}}).status_code == 204
+            assert api.put("/traits/CUSTOM_KEPT").status_code == 201
+        with application_at(url) as application:
+            api = Client(application.test_client())
+            assert api.used(own) == {"VCPU": 1}
+            assert api.get("/traits/CUSTOM_KEPT").status_code == 204

@@ -7,8 +7,6 @@ import signal
 import socket
 import ssl
 import stat
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,9 +24,10 @@ from placement.http.worker.exchange import Outgoing
 from placement.http.worker.lanes import WorkerLimits
 from placement.http.worker.tls import Tls, TlsFiles
 from tests.certificates import Authority, Pair
-from tests.client import unique
-from tests.patience import PATIENCE_SECONDS, eventually
-from tests.server import RunningServer, database_url, free_port, running_service
+from tests.client import custom, unique
+from tests.commands import refused_start, run
+from tests.patience import eventually
+from tests.server import RunningServer, database_url, running_service
 
 _VERSION = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 
@@ -90,6 +89,8 @@ def number_in(pair: Pair) -> int:
 
 def test_requests_and_long_bodies_and_answers_pass(server, client):
     url = server.url
+    made = client.put(f"{url}/traits/{custom()}", timeout=60)
+    assert (made.status_code, made.headers["Location"].partition(":")[0]) == (201, "https")
     names = [unique() for _ in range(300)]
     for name in names:
         assert client.post(f"{url}/resource_providers", json={"name": name}, timeout=60).status_code == 200
@@ -100,12 +101,6 @@ def test_requests_and_long_bodies_and_answers_pass(server, client):
     body = b'{"name": "%b"}' % unique().encode() + b" " * 1_000_000
     headers = {"Content-Type": "application/json"}
     assert client.post(f"{url}/resource_providers", data=body, headers=headers, timeout=60).status_code == 200
-
-
-def test_addresses_in_answers_are_those_of_tls(server, client):
-    made = client.put(f"{server.url}/traits/CUSTOM_{unique().upper().replace('-', '_')}", timeout=60)
-    assert made.status_code == 201
-    assert made.headers["Location"].startswith("https://")
 
 
 def test_without_a_certificate_only_probes_are_answered(server, authority):
@@ -170,17 +165,13 @@ def test_an_answer_ends_with_a_farewell(server, authority):
 
 def test_the_command_line_trusts_whom_it_is_told_to(server, authority):
     pair = authority.sign("operator")
-    command = [sys.executable, "-m", "placement.client", "--url", server.url, "node", "list", "nobody"]
-
-    def run(**variables: Path) -> subprocess.CompletedProcess[str]:
-        environment = {name: str(value) for name, value in variables.items()}
-        return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-
-    assert "TLS: " in run().stderr
-    assert "certificate" in run(PLACEMENT_CACERT=authority.file).stderr
-    trusted = run(PLACEMENT_CACERT=authority.file, PLACEMENT_CERT=pair.certificate, PLACEMENT_KEY=pair.key)
-    assert "nobody" in trusted.stderr
-    assert "TLS" not in trusted.stderr
+    command = ["--url", server.url, "node", "list", "nobody"]
+    trusting = {"PLACEMENT_CACERT": str(authority.file)}
+    owner = {"PLACEMENT_CERT": str(pair.certificate), "PLACEMENT_KEY": str(pair.key)}
+    assert "TLS: " in run(*command).stderr
+    assert "certificate" in run(*command, **trusting).stderr
+    trusted = run(*command, **trusting, **owner).stderr
+    assert ("nobody" in trusted, "TLS" in trusted) == (True, False)
 
 
 def test_a_certificate_is_renewed_while_the_service_runs(tmp_path):
@@ -237,13 +228,9 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(tmp_path, authority):
 
 
 def test_a_key_without_certificate_is_told_before_anything_starts(authority):
-    command = [sys.executable, "-m", "placement.client", "serve", "--auth", "noauth2", "--port"]
-    command += [str(free_port()), "--database", "sqlite://", "--tls-key", str(authority.sign("lonely").key)]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
-    assert finished.returncode == 1
-    assert finished.stderr == (
-        "placement: [ssl] cert_file is not set: TLS takes cert_file and key_file, "
-        "or --tls-cert and --tls-key\n"
+    key = str(authority.sign("lonely").key)
+    assert refused_start("--auth", "noauth2", "--database", "sqlite://", "--tls-key", key) == (
+        "[ssl] cert_file is not set: TLS takes cert_file and key_file, or --tls-cert and --tls-key"
     )
 
 

@@ -11,12 +11,11 @@ from placement.providers.statements import clusters
 from placement.storage.database import Database
 from tests.client import Client
 from tests.conftest import compatible
-from tests.kubernetes import node_manifests, pod_manifest
+from tests.kubernetes import CLUSTER, cluster_of, node_manifests, pod_manifest
 from tests.pod_rules import ruled_pod
 from tests.server import BACKENDS, database_url
 from tests.statements import Counter
 
-CLUSTER = "/ext/v1/clusters/edge"
 GANG, LEAST = (f"gang.scheduling.koordinator.sh/{key}" for key in ("name", "min-available"))
 
 
@@ -36,9 +35,7 @@ def test_a_member_of_a_gang_is_placed_with_one_connection_beside_that_of_looks(
         # One is for looks, and one for the transaction.
         narrow, other = Database(url, pool_size=2, max_overflow=0, pool_timeout=1), Database(url)
         here, there = (Client(build(each, compatible()).test_client()) for each in (narrow, other))
-        assert there.put(CLUSTER).status_code == 201
-        for name in ("host-0", "host-1"):
-            assert there.put(f"{CLUSTER}/nodes/{name}", node_manifests(name)).status_code == 201
+        cluster_of(there, "host-0", "host-1")
         assert here.post(f"{CLUSTER}/pods/preview", pod_manifest("1")).status_code == 200
         lock_alone = clusters.lock_alone
 

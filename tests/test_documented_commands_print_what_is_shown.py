@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +12,8 @@ import pytest
 
 from placement.client.cli import Catalog
 from placement.server.settings import CONNECTION_VARIABLE
-from tests.patience import PATIENCE_SECONDS, eventually
+from tests import commands
+from tests.patience import eventually
 from tests.probes import is_ready, probed
 from tests.server import RunningServer, database_url, running_service
 from tests.test_demonstration_answers_what_it_prints import run
@@ -43,7 +42,7 @@ def test_every_command_shown_is_tried():
 @pytest.fixture(scope="module")
 def server() -> Iterator[RunningServer]:
     with (
-        database_url("sqlite", migrated=False) as connection,
+        database_url("sqlite", has_examples=True) as connection,
         running_service(connection, workers=1, arguments=["--demo"]) as running,
         pytest.MonkeyPatch.context() as environment,
     ):
@@ -60,16 +59,12 @@ def test_example(server: RunningServer, command: str, shown: str, tmp_path: Path
         assert run(command.replace(_ADDRESS, server.url), tmp_path).stdout == shown
         return
     arguments = shlex.split(command)[1:]
-    finished = subprocess.run(
-        [sys.executable, "-m", "placement.client", "--url", server.url, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-        env={**os.environ, **_TERMINAL},
-    )
-    assert finished.stdout == shown
+    if arguments[0] == "serve":
+        printed = f"placement: {commands.refused_start(*arguments[1:])}\n"
+    else:
+        environment = {**_TERMINAL, CONNECTION_VARIABLE: os.environ[CONNECTION_VARIABLE]}
+        printed = commands.run("--url", server.url, *arguments, merged=True, **environment).stdout
+    assert printed == shown
 
 
 def test_every_command_is_documented() -> None:

@@ -16,7 +16,7 @@ from placement.storage.audit import AT_ONCE, Retention
 from placement.storage.database import Database
 from tests.client import Client
 from tests.conftest import compatible
-from tests.kubernetes import node_manifests, pod_manifest
+from tests.kubernetes import CLUSTER, cluster_of, pod_manifest
 from tests.reservations import WEB, reservation
 from tests.server import BACKENDS, database_url
 from tests.statements import Scene
@@ -146,15 +146,13 @@ def test_providers_and_what_belongs_to_them_show_before_and_after(api: Client):
 
 
 def test_pods_and_nodes_are_told_by_their_names(api: Client):
-    cluster = "/ext/v1/clusters/edge"
-    api.put(cluster)
-    api.put(f"{cluster}/nodes/n1", node_manifests("n1"))
-    pod = api.put(f"{cluster}/pods/default/web", pod_manifest()).json
+    cluster_of(api, "n1")
+    pod = api.put(f"{CLUSTER}/pods/default/web", pod_manifest()).json
     (created,) = audited(api, target="edge/default/web")
     assert (created["action"], documents(created)["after"]["node"]) == ("create", "n1")
     assert audited(api, consumer_uuid=pod["consumer_uuid"]) == [created]
-    api.delete(f"{cluster}/pods/default/web")
-    api.delete(f"{cluster}/nodes/n1")
+    api.delete(f"{CLUSTER}/pods/default/web")
+    api.delete(f"{CLUSTER}/nodes/n1")
     assert [event["action"] for event in audited(api, target="edge/default/web")] == ["delete", "create"]
     assert [event["action"] for event in audited(api, target="edge/n1")] == ["delete", "create"]
     gone = audited(api, target_type="resource_provider", action="delete")
@@ -162,16 +160,14 @@ def test_pods_and_nodes_are_told_by_their_names(api: Client):
 
 
 def test_the_page_of_a_pod_shows_its_own_changes_only(api: Client, database: Database):
-    cluster = "/ext/v1/clusters/edge"
-    api.put(cluster)
-    api.put(f"{cluster}/nodes/n1", node_manifests("n1"))
-    api.put(f"{cluster}/pods/default/web", pod_manifest())
+    cluster_of(api, "n1")
+    api.put(f"{CLUSTER}/pods/default/web", pod_manifest())
     written = datetime.datetime(2021, 3, 4, 5, 6, 7)
     with database.write() as transaction:
         transaction.execute(sa.update(tables.audit_records).values(recorded_at=written))
     # What others do later is neither its history nor its last change.
     api.put("/traits/CUSTOM_LATER")
-    api.put(f"{cluster}/pods/default/web-2", pod_manifest())
+    api.put(f"{CLUSTER}/pods/default/web-2", pod_manifest())
     page = api.get("/ui/pods/edge/default/web").text
     (own,) = audited(api, target="edge/default/web")
     history = page[page.index('id="history"') :]
@@ -230,10 +226,8 @@ def silent(request: pytest.FixtureRequest) -> Iterator[Client]:
 def test_where_it_is_switched_off_nothing_is_kept(silent: Client):
     root = silent.provider("root", VCPU=8)
     silent.claim({root: {"VCPU": 1}})
-    cluster = "/ext/v1/clusters/edge"
-    silent.put(cluster)
-    silent.put(f"{cluster}/nodes/n1", node_manifests("n1"))
-    assert silent.put(f"{cluster}/pods/default/web", pod_manifest()).status_code == 201
+    cluster_of(silent, "n1")
+    assert silent.put(f"{CLUSTER}/pods/default/web", pod_manifest()).status_code == 201
     assert audited(silent) == []
     assert silent.get("/ext/v1/events").status_code == 404
 
@@ -271,16 +265,14 @@ def test_records_that_cannot_be_written_undo_what_they_tell_of(api: Client, data
 
 
 def test_a_reservation_that_is_used_up_holds_nothing_and_nothing_is_told_of_it(api: Client):
-    cluster = "/ext/v1/clusters/edge"
-    api.put(cluster)
-    api.put(f"{cluster}/nodes/n1", node_manifests("n1"))
-    kept = api.put(f"{cluster}/reservations/kept", reservation("kept", "4", allocateOnce=False))
+    cluster_of(api, "n1")
+    kept = api.put(f"{CLUSTER}/reservations/kept", reservation("kept", "4", allocateOnce=False))
     consumer = kept.json["consumer_uuid"]
     token = api.get("/ext/v1/events").json["next"]
 
     def place(name: str, **options: Any) -> str:
         """Place a pod; the id of the request."""
-        answer = api.put(f"{cluster}/pods/default/{name}", pod_manifest("4", **options))
+        answer = api.put(f"{CLUSTER}/pods/default/{name}", pod_manifest("4", **options))
         assert answer.status_code == 201, answer.text
         return answer.headers["x-openstack-request-id"]
 
@@ -300,10 +292,10 @@ def test_a_reservation_that_is_used_up_holds_nothing_and_nothing_is_told_of_it(a
     assert (action, shown.keys()) == ("delete", {"before"})
     assert changes()[consumer] == "delete"
     place("other")
-    other = api.delete(f"{cluster}/pods/default/other")
+    other = api.delete(f"{CLUSTER}/pods/default/other")
     assert told(other.headers["x-openstack-request-id"]) == []
     assert consumer not in changes()
-    gone = api.delete(f"{cluster}/pods/default/owner")
+    gone = api.delete(f"{CLUSTER}/pods/default/owner")
     ((action, shown),) = told(gone.headers["x-openstack-request-id"])
     assert (action, shown) == ("create", {"after": {"allocations": api.used_by(consumer)}})
     assert shown["after"]["allocations"]

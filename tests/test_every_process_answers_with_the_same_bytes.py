@@ -9,9 +9,7 @@ import pytest
 from placement.engine.domain.explanation import MOST_MISSES
 from tests.client import Client
 from tests.conftest import application_at
-from tests.kubernetes import node_manifests, pod_manifest
-
-CLUSTER = "/ext/v1/clusters/edge"
+from tests.kubernetes import CLUSTER, cluster_of, node_manifests, pod_manifest
 
 
 @pytest.fixture
@@ -36,9 +34,7 @@ def test_summaries_are_in_the_order_of_trees_as_they_were_made(api: Client, fres
 
 
 def test_nodes_that_refuse_a_pod_are_told_by_name(api: Client, fresh: Client):
-    assert api.put(CLUSTER).status_code == 201
-    for name in ("n1", "n2", "n0"):
-        assert api.put(f"{CLUSTER}/nodes/{name}", node_manifests(name)).status_code == 201
+    cluster_of(api, "n1", "n2", "n0")
     pod = pod_manifest("20")
     assert api.post(f"{CLUSTER}/pods/preview", pod).status_code == 200
     # The process looks again at the node that changed, and at no other.
@@ -55,6 +51,7 @@ def test_nodes_that_refuse_a_pod_are_told_by_name(api: Client, fresh: Client):
     assert answers[0].data == answers[1].data
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     "question",
     [
@@ -93,8 +90,7 @@ def test_of_equal_near_misses_the_first_ones_made_are_told(api: Client, fresh: C
 
 
 def test_what_a_plan_places_is_in_order_of_providers(api: Client, fresh: Client):
-    assert api.put(CLUSTER).status_code == 201
-    assert api.put(f"{CLUSTER}/nodes/n1", node_manifests("n1")).status_code == 201
+    cluster_of(api, "n1")
     wanted = {"cluster": "edge", "goal": {"fit": {"pod": pod_manifest("14"), "count": 1}}}
     answers = [each.post("/ext/v1/plans", wanted) for each in (api, fresh)]
     (placement,) = answers[0].json["placements"]

@@ -15,21 +15,23 @@ import pytest
 from prometheus_client import REGISTRY
 
 from tests.client import Client
-from tests.kubernetes import node_manifests, pod_manifest
+from tests.kubernetes import CLUSTER, cluster_of, pod_manifest
 from tests.patience import eventually
 from tests.probes import figure, figures
 from tests.reservations import reservation
-from tests.server import BACKENDS, RunningServer, database_url, running_service
+from tests.server import RunningServer, database_url, running_service
 from tests.service import Service
+
+pytestmark = pytest.mark.one_database
 
 _CLAIMS = "placement_claims_total"
 _SEARCH = "/allocation_candidates?resources=DISK_GB:1"
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
-def server(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
+@pytest.fixture(scope="module")
+def server() -> Iterator[RunningServer]:
     """A service that the tests of this module share: each has resource classes of its own."""
-    with database_url(request.param) as url, running_service(url, workers=2) as running:
+    with database_url("sqlite") as url, running_service(url, workers=2) as running:
         eventually(2.0, lambda: figure(running.url, "placement_workers"))
         yield running
 
@@ -88,17 +90,15 @@ def test_only_who_gets_a_place_has_won_it(api: Client):
     def won(kind: str) -> float:
         return REGISTRY.get_sample_value("placement_claims_total", {"kind": kind, "outcome": "won"}) or 0
 
-    cluster = "/ext/v1/clusters/edge"
-    api.put(cluster)
-    api.put(f"{cluster}/nodes/n1", node_manifests("n1"))
+    cluster_of(api, "n1")
     before = won("pod"), won("reservation")
     running = pod_manifest("2", node="n1", status={"cpuset": "14-15"})
     ended = pod_manifest("2", phase="Succeeded")
     for _ in range(2):
-        assert api.put(f"{cluster}/pods/default/web", pod_manifest("2")).json["node"] == "n1"
-        assert api.put(f"{cluster}/pods/default/running", running).status_code < 300
-        assert api.put(f"{cluster}/pods/default/ended", ended).status_code < 300
-        assert api.put(f"{cluster}/reservations/kept", reservation()).status_code < 300
+        assert api.put(f"{CLUSTER}/pods/default/web", pod_manifest("2")).json["node"] == "n1"
+        assert api.put(f"{CLUSTER}/pods/default/running", running).status_code < 300
+        assert api.put(f"{CLUSTER}/pods/default/ended", ended).status_code < 300
+        assert api.put(f"{CLUSTER}/reservations/kept", reservation()).status_code < 300
     assert (won("pod"), won("reservation")) == (before[0] + 1, before[1] + 1)
 
 
@@ -109,9 +109,7 @@ def test_a_claim_that_is_repeated_is_not_refused(api: Client):
         labels = [{"kind": kind, "outcome": outcome} for outcome in outcomes]
         return {each["outcome"]: REGISTRY.get_sample_value(_CLAIMS, each) or 0 for each in labels}
 
-    cluster = "/ext/v1/clusters/edge"
-    api.put(cluster)
-    api.put(f"{cluster}/nodes/n1", node_manifests("n1"))
+    cluster_of(api, "n1")
     api.provider("host", VCPU=100, MEMORY_MB=100_000, DISK_GB=1000)
     who = {"project_id": "p", "user_id": "u", "consumer_type": "T"}
     members = [{"consumer_uuid": str(uuid.uuid4())} for _ in range(3)]
@@ -122,8 +120,8 @@ def test_a_claim_that_is_repeated_is_not_refused(api: Client):
         ("POST", "/ext/v1/claims", {**query, "members": members[:2]}, "consumer", 2),
         ("POST", "/ext/v1/claims", {**query, "members": members[2:], "minimum": 1}, "consumer", 1),
         ("POST", "/ext/v1/claims", {**flavor, "consumer_uuid": str(uuid.uuid4())}, "consumer", 1),
-        ("PUT", f"{cluster}/pods/default/web", pod_manifest("2"), "pod", 1),
-        ("PUT", f"{cluster}/reservations/kept", reservation(), "reservation", 1),
+        ("PUT", f"{CLUSTER}/pods/default/web", pod_manifest("2"), "pod", 1),
+        ("PUT", f"{CLUSTER}/reservations/kept", reservation(), "reservation", 1),
     ]
     for method, path, body, kind, consumers in claims:
         before = counts(kind)
@@ -167,21 +165,11 @@ def test_capacity_is_that_of_the_inventories_by_aggregate(server: RunningServer)
     eventually((9.0, 1.0), lambda: (told("total", "none"), told("reserved", "none")))
 
 
-def test_hosts_are_told_only_if_asked_for():
-    environment = {"OS_METRICS__PER_HOST": "true"}
-    with database_url("sqlite") as url, running_service(url, workers=1, environment=environment) as server:
-        offering(Service(server.url), "compute-7", total=10, reserved=1, allocation_ratio=1.1)
-        labels = {"hostname": "compute-7", "resourcetype": "VCPU"}
-        eventually(10.0, lambda: figure(server.url, "openstack_placement_resource_total", **labels))
-        assert figure(server.url, "openstack_placement_resource_allocation_ratio", **labels) == 1.1
-        assert figure(server.url, "openstack_placement_resource_reserved", **labels) == 1
-        assert figure(server.url, "openstack_placement_resource_usage", **labels) == 0
-
-
 def test_nothing_that_was_counted_goes_with_a_worker_and_nothing_is_left_of_it(tmp_path: Path):
+    """Hosts are told where that is asked for."""
     directory = tmp_path / "figures"
     directory.mkdir()
-    environment = {"PROMETHEUS_MULTIPROC_DIR": str(directory)}
+    environment = {"PROMETHEUS_MULTIPROC_DIR": str(directory), "OS_METRICS__PER_HOST": "true"}
     with (
         database_url("sqlite") as url,
         running_service(url, workers=2, environment=environment) as server,
@@ -202,5 +190,10 @@ def test_nothing_that_was_counted_goes_with_a_worker_and_nothing_is_left_of_it(t
         eventually(2, lambda: len(set(server.workers()) - set(before)))
         eventually(2.0, lambda: figure(server.url, "placement_workers"))
         assert counted() == 8
+        offering(service, "compute-7", total=10, reserved=1, allocation_ratio=1.1)
+        labels = {"hostname": "compute-7", "resourcetype": "VCPU"}
+        eventually(10.0, lambda: figure(server.url, "openstack_placement_resource_total", **labels))
+        for name, value in (("allocation_ratio", 1.1), ("reserved", 1), ("usage", 0)):
+            assert figure(server.url, f"openstack_placement_resource_{name}", **labels) == value, name
         numbers = {re.findall(r"_(\d+)\.db", file.name)[0] for file in directory.iterdir()}
         assert not numbers & {str(worker) for worker in before}

@@ -6,12 +6,11 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-import requests
 
-from tests.patience import PATIENCE_SECONDS
-from tests.server import RunningServer, database_url, running_service
+from tests.client import Client
+from tests.conftest import application_at
+from tests.server import database_url
 
-HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 DEDICATED = {"hw:cpu_policy": "dedicated"}
 TWO_CELLS = {"hw:numa_nodes": "2"}
 # (guest CPUs, properties, PCPU held, NUMA nodes)
@@ -36,20 +35,9 @@ MIXED = [
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[RunningServer]:
-    with (
-        database_url("sqlite", migrated=False) as connection,
-        running_service(connection, workers=1, arguments=["--demo"]) as running,
-    ):
-        yield running
-
-
-def call(server: RunningServer, method: str, path: str, body: object = None) -> requests.Response:
-    with requests.Session() as session:
-        session.trust_env = False
-        return session.request(
-            method, f"{server.url}{path}", json=body, headers=HEADERS, timeout=PATIENCE_SECONDS
-        )
+def api() -> Iterator[Client]:
+    with database_url("sqlite", has_examples=True) as url, application_at(url) as application:
+        yield Client(application.test_client())
 
 
 @pytest.mark.parametrize(
@@ -57,16 +45,16 @@ def call(server: RunningServer, method: str, path: str, body: object = None) -> 
     [("edge", *row) for row in PINNED] + [("cloud", *row) for row in PINNED + MIXED],
 )
 def test_a_flavor_is_placed_and_claimed(
-    server: RunningServer, cluster: str, vcpus: int, specs: dict[str, str], pcpu: int, nodes: int
+    api: Client, cluster: str, vcpus: int, specs: dict[str, str], pcpu: int, nodes: int
 ) -> None:
     flavor = {"vcpus": vcpus, "memory_mb": 2048, "root_gb": 10, "extra_specs": specs}
     asked = {"flavor": flavor, "cluster": cluster}
-    found = call(server, "POST", "/ext/v1/flavors/candidates", asked).json()["candidates"]
+    found = api.post("/ext/v1/flavors/candidates", asked).json["candidates"]
     consumer = str(uuid.uuid4())
     body = {"consumer_uuid": consumer, "project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
-    claimed = call(server, "POST", "/ext/v1/claims", {**body, **asked})
+    claimed = api.post("/ext/v1/claims", {**body, **asked})
     assert claimed.status_code == 201, claimed.text
-    held = {key: entry["resources"] for key, entry in claimed.json()["allocations"].items()}
+    held = {key: entry["resources"] for key, entry in claimed.json["allocations"].items()}
     assert held in [
         {key: entry["resources"] for key, entry in each["allocations"].items()}
         for each in found["allocation_requests"]
@@ -77,4 +65,4 @@ def test_a_flavor_is_placed_and_claimed(
     assert [amounts["MEMORY_MB"] for amounts in memory] == [2048 // nodes] * nodes
     shared = int(specs.get("resources:VCPU", 0))
     assert sum(amounts.get("VCPU", 0) for amounts in memory) == shared
-    assert call(server, "DELETE", f"/allocations/{consumer}").status_code == 204
+    assert api.delete(f"/allocations/{consumer}").status_code == 204

@@ -41,10 +41,9 @@ def on_sqlite(tmp_path: Path) -> Iterator[tuple[RunningServer, Path]]:
         yield server, file
 
 
-@pytest.mark.parametrize("service", ["on_sqlite", "on_postgresql"])
-def test_a_service_that_works_says_so_by_every_name(request: pytest.FixtureRequest, service: str):
+def says_that_it_works(server: RunningServer) -> None:
     # Tokens are asked for, but not here.
-    url = request.getfixturevalue(service)[0].url
+    url = server.url
     eventually(True, lambda: is_ready(url))
     assert probed(url, "/livez") == (200, "ok")
     assert probed(url, "/livez?verbose") == (200, "[+]ping ok\nlivez check passed\n")
@@ -61,6 +60,10 @@ def test_a_service_that_works_says_so_by_every_name(request: pytest.FixtureReque
     assert probed(url, "/healthcheck", Accept="text/plain;q=1.2.3") == (200, "OK")
     assert probed(url, "/healthcheck", "HEAD") == (204, "")
     assert probed(url, "/readyz", "HEAD") == (200, "")
+
+
+def test_a_service_that_works_says_so_by_every_name(on_postgresql: tuple[RunningServer, str]):
+    says_that_it_works(on_postgresql[0])
 
 
 def test_probes_need_no_thread_that_others_may_occupy(on_postgresql: tuple[RunningServer, str]):
@@ -141,7 +144,7 @@ def test_a_write_that_the_database_has_no_room_for_makes_unready(
 
 def test_a_schema_that_is_too_old_or_a_file_that_is_gone_makes_unready(on_sqlite: tuple[RunningServer, Path]):
     server, file = on_sqlite
-    eventually(True, lambda: is_ready(server.url))
+    says_that_it_works(server)
     with sqlite3.connect(file) as connection:
         ((newest,),) = connection.execute("SELECT version_num FROM alembic_version")
         connection.execute("UPDATE alembic_version SET version_num = '0001'")
@@ -200,6 +203,7 @@ def test_healthcheck_is_answered_as_oslo_middleware_does(
     assert ours.headers.get("Content-Length") == (str(len(said)) if said else None)
 
 
+@pytest.mark.one_database
 def test_other_servers_answer_probes_with_the_same_application(http):
     assert http.get("/livez").text == "ok"
     assert http.get("/livez").status_code == 200

@@ -6,19 +6,17 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
+from contextlib import contextmanager
 
 import pytest
 import requests
 from oslo_config import cfg
 
-from placement.app import build
 from placement.engine.domain.request_scope import Full, WaitingRoom
 from placement.http.auth import Keystone
 from placement.storage.database import Database
 from tests.client import Client, detail
-from tests.conftest import configured, with_options
+from tests.conftest import application_of, configured, with_options
 from tests.identity_service import IdentityService, project_token
 from tests.server import RunningServer, database_url, running_service
 
@@ -85,19 +83,6 @@ def test_a_token_is_asked_about_once(identity: IdentityService, server: RunningS
     assert identity.asked.count(KNOWN) == before
 
 
-def test_an_identity_service_that_is_down_is_503(tmp_path: Path):
-    with IdentityService({}).running() as ended:
-        text = ended.text()
-    file = tmp_path / "placement.conf"
-    file.write_text(f"[api]\nauth_strategy = keystone\n{text}http_request_max_retries = 0\n")
-    with (
-        database_url("sqlite") as url,
-        running_service(url, workers=1, arguments=["--config-file", str(file)]) as running,
-    ):
-        assert ask(running, "stranger").status_code == 503
-        assert requests.get(running.url, timeout=PATIENCE, proxies={"http": ""}).status_code == 200
-
-
 @pytest.fixture
 def configuration() -> Iterator[cfg.ConfigOpts]:
     """For an identity service that takes connections and says nothing, not even to a login."""
@@ -108,17 +93,21 @@ def configuration() -> Iterator[cfg.ConfigOpts]:
     silent.close()
 
 
-def test_an_identity_service_that_lets_the_service_itself_wait_is_503(configuration: cfg.ConfigOpts):
+@pytest.mark.parametrize("is_down", [False, True])
+def test_an_identity_service_that_is_down_or_silent_is_503(
+    embedded_database: Database, configuration: cfg.ConfigOpts, is_down: bool
+):
+    if is_down:
+        configuration.set_override("auth_url", "http://127.0.0.1:1/v3", group="keystone_authtoken")
     configuration.set_override("http_connect_timeout", 1, group="keystone_authtoken")
-    with database_url("sqlite") as url:
-        database = Database(url)
-        application = build(database, with_options(configuration, auth_strategy="keystone"))
-        answer = Client(application.test_client()).as_("stranger").get("/resource_providers")
+    settings = with_options(configuration, auth_strategy="keystone")
+    with application_of(embedded_database, settings) as application:
+        api = Client(application.test_client())
+        answer = api.as_("stranger").get("/resource_providers")
         assert answer.status_code == 503
         assert "identity service" in detail(answer)
         assert answer.headers["Retry-After"] == "1"
-        application.extensions["placement_use_cases"].close()
-        database.dispose()
+        assert api.as_(None).get("/").status_code == 200
 
 
 def test_waiting_for_an_answer_has_an_end(configuration: cfg.ConfigOpts):
@@ -130,45 +119,37 @@ def test_waiting_for_an_answer_has_an_end(configuration: cfg.ConfigOpts):
 # -- the bound -------------------------------------------------------------------------------------------
 
 
-def test_a_room_that_moves_on_lets_others_wait():
-    room = WaitingRoom(1)
+@contextmanager
+def occupied(room: WaitingRoom) -> Iterator[threading.Event]:
+    """Somebody is in the room until the event is set, at the latest until the block ends."""
     entered, leave = threading.Event(), threading.Event()
-    seen: list[str] = []
 
     def occupy() -> None:
         with room.entered():
             entered.set()
             leave.wait(PATIENCE)
-            seen.append("first")
 
     first = threading.Thread(target=occupy)
     first.start()
     assert entered.wait(PATIENCE)
-    threading.Timer(0.1, leave.set).start()
-    with room.entered():
-        seen.append("second")
+    yield leave
+    leave.set()
     first.join(PATIENCE)
-    assert seen == ["first", "second"]
+
+
+def test_a_room_that_moves_on_lets_others_wait():
+    room = WaitingRoom(1)
+    with occupied(room) as leave:
+        threading.Timer(0.1, leave.set).start()
+        with room.entered():
+            assert leave.is_set()
 
 
 def test_a_room_that_does_not_move_on_turns_away():
     room = WaitingRoom(1)
-    leave, entered = threading.Event(), threading.Event()
-
-    def occupy() -> None:
-        with room.entered():
-            entered.set()
-            leave.wait(PATIENCE)
-
-    first = threading.Thread(target=occupy)
-    first.start()
-    assert entered.wait(PATIENCE)
-    refusals: list[Any] = []
-    for _ in range(3):
-        with pytest.raises(Full), room.entered():
-            pass
-        refusals.append(Full)
-    leave.set()
-    first.join(PATIENCE)
+    with occupied(room):
+        for _ in range(3):
+            with pytest.raises(Full), room.entered():
+                pass
     with room.entered():
         pass

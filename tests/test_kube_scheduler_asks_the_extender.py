@@ -11,11 +11,10 @@ import yaml
 
 from placement.pods.extender_routes import host_priorities
 from tests.client import Client, detail
-from tests.kubernetes import node_manifests, pod_manifest
+from tests.kubernetes import CLUSTER, add_nodes, cluster_of, pod_manifest
 
 pytestmark = pytest.mark.one_database
 
-CLUSTER = "/ext/v1/clusters/edge"
 EXTENDER = f"{CLUSTER}/extender"
 ETC = Path(__file__).resolve().parents[1] / "etc"
 NAMES = ["big", "small", "closed", "stranger"]
@@ -25,12 +24,9 @@ BINDING = {"PodName": "web-0", "PodNamespace": "default", "PodUID": "uid-web-0",
 @pytest.fixture
 def cluster(api: Client) -> Client:
     """A big and a small machine, and one that takes no pods."""
-    assert api.put(CLUSTER).status_code == 201
-    small = node_manifests("small", rows=tuple((cpu, cpu // 2, 0, 0) for cpu in range(4)))
-    closed = node_manifests("closed", spec={"unschedulable": True})
-    for manifests in (node_manifests("big"), small, closed):
-        name = manifests["node"]["metadata"]["name"]
-        assert api.put(f"{CLUSTER}/nodes/{name}", manifests).status_code == 201
+    cluster_of(api, "big")
+    add_nodes(api, "small", rows=tuple((cpu, cpu // 2, 0, 0) for cpu in range(4)))
+    add_nodes(api, "closed", spec={"unschedulable": True})
     return api
 
 
@@ -127,29 +123,6 @@ def test_the_sample_leads_kube_scheduler_to_routes_that_exist(cluster):
         assert cluster.post(f"{prefix.path}/{extender[verb]}", {}).status_code == 400
     body = {"Pod": pod("2"), "NodeNames": ["big"]}
     assert cluster.post(f"{prefix.path}/{extender['filterVerb']}", body).json["NodeNames"] == ["big"]
-
-
-@pytest.mark.parametrize("verb", ["filter", "prioritize"])
-@pytest.mark.parametrize(
-    ("body", "member"),
-    [
-        ([], "the body"),
-        ({}, "Pod"),
-        ({"Pod": 5, "NodeNames": []}, "Pod"),
-        ({"Pod": {}}, "NodeNames"),
-        ({"Pod": {}, "NodeNames": "big"}, "NodeNames"),
-        ({"Pod": {}, "NodeNames": [5]}, "NodeNames"),
-        ({"Pod": {}, "Nodes": []}, "Nodes"),
-        ({"Pod": {}, "Nodes": {}}, "Nodes.items"),
-        ({"Pod": {}, "Nodes": {"items": [{}]}}, "Nodes.items[0].metadata"),
-        ({"Pod": {}, "Nodes": {"items": [{"metadata": {"name": ""}}]}}, "Nodes.items[0].metadata.name"),
-        (b"{", "Malformed JSON"),
-    ],
-)
-def test_malformed_arguments_are_refused(api, verb, body, member):
-    answer = api.call("POST", f"{EXTENDER}/{verb}", body, Content_Type="application/json")
-    assert answer.status_code == 400
-    assert member in detail(answer)
 
 
 def test_bindings_that_are_malformed_or_without_an_api_server_claim_nothing(cluster):

@@ -153,6 +153,11 @@ def test_what_the_api_server_refuses_is_taken_back(cluster, api_server):
     pod = seen(api_server)
     assert "nodeName" not in pod["spec"]
     assert pod["metadata"]["annotations"] == {STATUS: "{}"}
+    # So it is when the pod is gone meanwhile.
+    api_server.fail_next("/pods/web-0/binding", 404)
+    api_server.fail_next("/pods/web-0", 404)
+    assert bind(cluster) == "told to fail (404)"
+    assert (claimed(cluster), in_use(cluster)) == ({}, 0)
     assert bind(cluster) == ""
 
 
@@ -196,14 +201,6 @@ def test_a_pod_that_may_still_be_bound_does_not_move_though_it_asks_for_somethin
     grow_old(database)
     assert bind(cluster, "host-1") == ""
     assert (claimed(cluster), in_use(cluster, "host-1")) == ({"web-0": "host-1"}, 6)
-
-
-def test_a_pod_that_vanishes_meanwhile_holds_nothing(cluster, api_server):
-    waiting(api_server)
-    api_server.fail_next("/pods/web-0/binding", 404)
-    api_server.fail_next("/pods/web-0", 404)
-    assert bind(cluster) == "told to fail (404)"
-    assert (claimed(cluster), in_use(cluster)) == ({}, 0)
 
 
 def test_a_cluster_without_a_context_cannot_be_bound_in(cluster, api_server):

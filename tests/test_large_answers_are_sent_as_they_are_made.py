@@ -1,14 +1,26 @@
-"""A long answer is never in memory as a whole, and is the same as if it had been."""
+"""A long answer is never in memory as a whole, is passed on in pieces, and ends when its caller leaves."""
 
 from __future__ import annotations
 
 import json
+import math
 import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from flask import Flask, Response
+from oslo_config import cfg
+from werkzeug.test import EnvironBuilder, run_wsgi_app
 
 from placement.allocations.candidates import SearchSettings
+from placement.app import create_application
+from placement.engine.domain import request_scope
 from placement.http import context
-from tests.client import Client
-from tests.conftest import application_at, application_on
+from placement.http.middleware import surrounded
+from placement.http.worker import exchange
+from tests.client import Client, unique
+from tests.conftest import application_at, application_on, compatible
 from tests.server import database_url, running_service
 
 AMOUNTS = range(1, 13)
@@ -67,3 +79,88 @@ def test_short_answers_have_a_length_and_long_ones_come_in_chunks():
         found, body = fetched(LONG_PATH)
         assert found["Transfer-Encoding"] == "chunked"
         assert body == expected
+
+
+class Source:
+    """An answer without end that knows how much of it was asked for."""
+
+    def __init__(self) -> None:
+        self.given = 0
+        self.closed = False
+
+    def pieces(self) -> Iterator[bytes]:
+        """The pieces."""
+        try:
+            while True:
+                self.given += 1
+                yield b"x" * 1000
+        finally:
+            self.closed = True
+
+
+def configuration() -> cfg.ConfigOpts:
+    settings = cfg.ConfigOpts()
+    settings([], project="placement", default_config_files=[], default_config_dirs=[])
+    return settings
+
+
+@pytest.fixture
+def everything_around() -> Any:
+    """Wraps an application into all that a configuration can ask for."""
+    settings = configuration()
+    bare = lambda environ, start_response: None  # noqa: E731
+    surrounded(bare, settings, request_seconds=30)
+    settings.set_override("allowed_origin", ["https://dashboard.example.org"], group="cors")
+    settings.set_override("enable_proxy_headers_parsing", True, group="oslo_middleware")
+    return lambda application: surrounded(application, settings, request_seconds=30)
+
+
+def test_pieces_pass_one_by_one_through_everything_around(everything_around):
+    source = Source()
+    application = Flask("source")
+    application.add_url_rule("/all", view_func=lambda: Response(source.pieces()))
+    environ = EnvironBuilder("/all", headers={"Origin": "https://dashboard.example.org"}).get_environ()
+    answer, status, _ = run_wsgi_app(everything_around(application.wsgi_app), environ)
+    assert status == "200 OK"
+    assert next(iter(answer)) == b"x" * 1000
+    assert source.given <= 2
+    answer.close()
+    assert source.closed
+
+
+@pytest.mark.one_database
+def test_a_streamed_answer_is_in_work_until_it_is_closed(application: Flask):
+    source = Source()
+    limited = create_application(
+        application.extensions["placement_use_cases"], compatible(max_requests_per_caller=1)
+    )
+    limited.add_url_rule("/source", view_func=lambda: Response(source.pieces()))
+    client = Client(limited.test_client())
+    answer = client.get("/source")
+    assert next(answer.iter_encoded()) == b"x" * 1000
+    refused = client.get("/traits")
+    assert refused.status_code == 429
+    # The server that counts by itself answers the same.
+    head, _, body = exchange.written(exchange.TOO_MANY_OF_CALLER).decode().partition("\r\n\r\n")
+    (by_server,), (by_application,) = json.loads(body)["errors"], refused.json["errors"]
+    assert by_server | {"request_id": by_application["request_id"]} == by_application
+    assert f"Retry-After: {refused.headers['Retry-After']}\r\n" in f"{head}\r\n"
+    for other in (client.as_("somebody-else").get("/traits"), client.as_(None).get("/")):
+        assert other.status_code in (200, 403)
+        other.close()
+    answer.close()
+    assert source.closed
+    for path in ("/traits", f"/traits/CUSTOM_{unique().upper()}", "/nothing"):
+        answer = client.get(path)
+        assert answer.status_code != 429
+        answer.close()
+
+
+@pytest.mark.one_database
+def test_every_request_has_a_deadline(application: Flask):
+    seen = []
+    application.add_url_rule("/left", view_func=lambda: seen.append(request_scope.remaining()) or "ok")
+    client = Client(application.test_client())
+    assert client.get("/left").status_code == 200
+    assert seen[0] < math.inf
+    assert 0 < seen[0] <= 30

@@ -6,9 +6,13 @@ import pytest
 import yaml
 
 from tests.client import Client, detail
-from tests.kubernetes import node_manifests, pod_manifest
+from tests.kubernetes import CLUSTER, cluster_of, node_manifests, pod_manifest
+from tests.server import BACKENDS
 
-CLUSTER = "/ext/v1/clusters/edge"
+pytestmark = pytest.mark.one_database
+# Tests whose SQL is to be seen on both databases.
+on_both = pytest.mark.parametrize("connection_url", BACKENDS, indirect=True)
+
 POD = f"{CLUSTER}/pods/default/odd"
 NODE = f"{CLUSTER}/nodes/odd"
 # What is written there, and where the refusal says it stands.
@@ -35,8 +39,7 @@ ODD = {
 
 @pytest.fixture
 def cluster(api: Client) -> Client:
-    assert api.put(CLUSTER).status_code == 201
-    assert api.put(f"{CLUSTER}/nodes/n1", node_manifests("n1")).status_code == 201
+    cluster_of(api, "n1")
     return api
 
 
@@ -60,19 +63,20 @@ def node_with(*where: str) -> dict:
     return manifests
 
 
-@pytest.mark.parametrize(("value", "inside"), ODD.items())
-def test_what_json_has_not_is_refused_with_the_name_of_the_field(cluster, value, inside):
-    for path, manifest, place in (
-        (POD, pod_with("spec"), "Pod.spec.odd"),
-        (NODE, node_with("status", "allocatable"), "node.status.allocatable.odd"),
-        (NODE, node_with("metadata", "annotations"), "node.metadata.annotations.odd"),
-    ):
-        answer = put(cluster, path, manifest, value)
-        assert answer.status_code == 400, answer.text
-        assert detail(answer).startswith(f"{place}{inside}: ")
-        assert cluster.get(path).status_code == 404
+def test_what_json_has_not_is_refused_with_the_name_of_the_field(cluster):
+    for value, inside in ODD.items():
+        for path, manifest, place in (
+            (POD, pod_with("spec"), "Pod.spec.odd"),
+            (NODE, node_with("status", "allocatable"), "node.status.allocatable.odd"),
+            (NODE, node_with("metadata", "annotations"), "node.metadata.annotations.odd"),
+        ):
+            answer = put(cluster, path, manifest, value)
+            assert answer.status_code == 400, (value, answer.text)
+            assert detail(answer).startswith(f"{place}{inside}: "), value
+            assert cluster.get(path).status_code == 404
 
 
+@on_both
 def test_the_largest_numbers_are_kept(cluster):
     for value in ("9223372036854775807", "-9223372036854775808", "1.5e+300"):
         answer = put(cluster, POD, pod_with("spec"), value)

@@ -36,7 +36,7 @@ Outcome = Mapping[str, Any]
 def run(document: dict[str, Any], url: str | None) -> Iterator[tuple[str, str | None]]:
     """Each case's id with None if it passed, else with one line that says what differs."""
     for case in document["cases"]:
-        yield case["id"], _difference(case["expect"], _outcome(case, url))
+        yield case["id"], difference(case["expect"], _outcome(case, url))
 
 
 def _outcome(case: Case, url: str | None) -> Outcome:
@@ -53,7 +53,8 @@ def _outcome(case: Case, url: str | None) -> Outcome:
         return {"error": "cpuset_invalid"}
 
 
-def _difference(expected: Outcome, outcome: Outcome) -> str | None:
+def difference(expected: Outcome, outcome: Outcome) -> str | None:
+    """What differs from the expectation, None if nothing does."""
     for key, value in (expected if "problems" in expected else {"error": None, **expected}).items():
         if outcome.get(key) != value:
             return f"{key}: expected {json.dumps(value)}, got {json.dumps(outcome.get(key))}"
@@ -65,14 +66,15 @@ def _refusal(codes: list[str]) -> Outcome:
     return {"error": codes[0], "problems": codes}
 
 
-def _request(case: Case) -> dict[str, Any]:
+def body_of(case: Case) -> dict[str, Any]:
+    """The body of the request that a case is about."""
     return {name: case[name] for name in ("flavor", "image", "options") if name in case}
 
 
 def _translated_by(url: str, case: Case) -> Outcome:
     request = urllib.request.Request(
         url.rstrip("/") + ENDPOINT,
-        data=json.dumps(_request(case)).encode(),
+        data=json.dumps(body_of(case)).encode(),
         headers={"Content-Type": "application/json", "X-Auth-Token": "admin"},
     )
     try:
@@ -83,7 +85,7 @@ def _translated_by(url: str, case: Case) -> Outcome:
 
 
 def _translate(case: Case) -> Outcome:
-    return json.loads(json.dumps(translation_document(translate_document(_request(case)))))
+    return json.loads(json.dumps(translation_document(translate_document(body_of(case)))))
 
 
 def _checked(name: str, ask: Callable[[Problems], Any]) -> Outcome:

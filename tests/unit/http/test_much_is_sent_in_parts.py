@@ -23,6 +23,13 @@ def test_a_list_has_the_same_bytes_whether_it_is_short_or_long(count):
     assert answer.is_streamed is (count > 1000)
 
 
+def test_no_more_of_a_long_list_is_built_than_is_asked_for():
+    built = []
+    pieces = context.list_response("n", range(3500), lambda n: built.append(n) or n).iter_encoded()
+    assert next(pieces).startswith(b'{"n":[0,1,')
+    assert len(built) == 1000
+
+
 def test_little_is_sent_at_once_and_much_in_parts(monkeypatch):
     monkeypatch.setattr(context, "_BUILT_AT_ONCE_BYTES", 5)
     made = []
