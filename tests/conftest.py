@@ -45,12 +45,10 @@ Rule._compile_builder = _compiled_when_asked
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Take SQLite alone for what is marked `one_database`: other tests run its SQL on both.
 
-    A test that names its databases itself has these, also in a module that is marked. `both_databases` marks
-    a test whose SQL no other runs.
+    `both_databases` marks a test whose SQL no other runs, in a module that is marked so.
     """
     marked = metafunc.definition.get_closest_marker
-    chosen = any("connection_url" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
-    if marked("one_database") and not marked("both_databases") and not chosen:
+    if marked("one_database") and not marked("both_databases"):
         for fixture in {"connection_url", "shared_application"} & set(metafunc.fixturenames):
             metafunc.definition.add_marker(pytest.mark.parametrize(fixture, ["sqlite"], indirect=True))
 

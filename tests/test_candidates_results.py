@@ -288,7 +288,7 @@ def test_understood(embedded: Client, version: str, query: str):
     assert answer.json == {"allocation_requests": [], "provider_summaries": {}}
 
 
-# -- granular cases and worked examples, on both databases ------------------------------------------------
+# -- granular cases and worked examples ------------------------------------------------------------------
 
 DATA = Path(__file__).parent / "data"
 

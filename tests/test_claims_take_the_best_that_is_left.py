@@ -10,11 +10,8 @@ import pytest
 from placement.allocations.claims import Claims
 from placement.engine.domain.errors import CapacityExceeded
 from tests.client import Client, code, detail
-from tests.server import BACKENDS
 
 pytestmark = pytest.mark.one_database
-# Tests whose SQL is to be seen on both databases.
-on_both = pytest.mark.parametrize("connection_url", BACKENDS, indirect=True)
 
 PATH = "/ext/v1/claims"
 
@@ -54,7 +51,7 @@ def test_the_best_candidate_is_claimed_and_shown(api, hosts):
     assert stored["allocations"][hosts[1]]["resources"] == {"VCPU": 1}
 
 
-@on_both
+@pytest.mark.both_databases
 def test_repeating_returns_what_the_consumer_holds(api, hosts):
     wanted = wish()
     first = api.post(PATH, wanted)

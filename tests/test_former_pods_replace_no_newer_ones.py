@@ -8,11 +8,8 @@ import pytest
 
 from tests.client import Client, detail
 from tests.kubernetes import CLUSTER, cluster_of, pod_manifest
-from tests.server import BACKENDS
 
 pytestmark = pytest.mark.one_database
-# Tests whose SQL is to be seen on both databases.
-on_both = pytest.mark.parametrize("connection_url", BACKENDS, indirect=True)
 
 POD = f"{CLUSTER}/pods/default/web-0"
 FORMER = "6a1f0c52-7a3c-4c56-9d6b-0a8b2f1e5d11"
@@ -76,7 +73,7 @@ def test_a_former_pod_is_not_placed_either(cluster):
     assert is_refused(cluster, pod(FORMER, EARLY, "9"))
 
 
-@on_both
+@pytest.mark.both_databases
 def test_a_report_of_the_newer_pod_goes_on_to_be_taken(cluster):
     assert cluster.put(POD, pod(NEWER, EARLY, "10")).status_code == 201
     assert is_refused(cluster, pod(FORMER, EARLY, "9", node="n1"))
@@ -113,7 +110,7 @@ def test_a_pod_that_is_not_proved_to_be_a_former_one_takes_the_name(cluster, fir
     assert used(cluster, "n1") + used(cluster, "n2") == 4
 
 
-@on_both
+@pytest.mark.both_databases
 def test_a_claim_without_uid_gives_way_to_the_pod_itself(cluster):
     claimed = cluster.put(POD, pod(None)).json
     manifest = pod(NEWER, EARLY, "10", node=claimed["node"], status={"cpuset": claimed["cpuset"]})

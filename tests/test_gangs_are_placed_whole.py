@@ -24,11 +24,8 @@ from tests.conftest import compatible
 from tests.kubernetes import CLUSTER, cluster_of, node_manifests, pod_manifest
 from tests.pod_invariants import check
 from tests.reservations import WEB, reservation
-from tests.server import BACKENDS
 
 pytestmark = pytest.mark.one_database
-# Tests whose SQL is to be seen on both databases.
-on_both = pytest.mark.parametrize("connection_url", BACKENDS, indirect=True)
 
 PODS = f"{CLUSTER}/pods"
 NAME, LEAST, MODE, WAITING, TOGETHER = (
@@ -126,7 +123,7 @@ def test_a_node_that_refuses_one_of_a_gang_is_passed_over(cluster, database):
     assert cluster.put(f"{CLUSTER}/nodes/host-0", node_manifests("host-0")).json["created"]
 
 
-@on_both
+@pytest.mark.both_databases
 def test_gangs_that_go_together_are_placed_together(cluster):
     together = {TOGETHER: '["default/g", "default/h"]'}
     small = [member(name, "g", 2, **together) for name in "ab"]
@@ -165,7 +162,7 @@ def test_what_a_gang_says_wrongly_is_named(cluster):
     assert f"Pod.metadata.annotations[{LEAST}]: must be a number of pods from 1 on, not 'many'" in answer.text
 
 
-@on_both
+@pytest.mark.both_databases
 def test_members_wait_with_their_places_until_the_gang_is_whole(cluster, api_server):
     pods = [member(name) for name in "abc"]
     assert "1 of 3 of gang default/g" in bind(cluster, api_server, pods[0], "host-0")
@@ -209,7 +206,7 @@ def test_whoever_waited_too_long_meanwhile_still_has_its_cpus(cluster, api_serve
     assert len({pod["cpuset"] for pod in pods}) == 2
 
 
-@on_both
+@pytest.mark.both_databases
 def test_nobody_waits_longer_than_the_first_may(cluster, api_server, monkeypatch):
     assert "1 of 3" in bind(cluster, api_server, member("a", **{WAITING: "90s"}), "host-0")
     assert "2 of 3" in bind(cluster, api_server, member("b", **{WAITING: "10h"}), "host-0")
@@ -266,7 +263,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> list[obj
     return calls
 
 
-@on_both
+@pytest.mark.both_databases
 def test_a_gang_that_gave_up_claims_nothing_before_it_fits(cluster, api_server, monkeypatch):
     """Room for two of three members is left to other pods, however often kube-scheduler asks."""
     other_on(cluster, api_server, "host-1")
@@ -379,7 +376,7 @@ def test_a_member_that_waits_anew_is_not_released_for_its_former_end(cluster, ap
     assert any("waits" in remark for remark in cluster.get(f"{PODS}/default/a").json["remarks"])
 
 
-@on_both
+@pytest.mark.both_databases
 def test_members_that_give_up_give_their_reservations_back(cluster, api_server, monkeypatch):
     template = pod_manifest("8", nodeName="host-0")
     assert cluster.put(f"{CLUSTER}/reservations/kept", reservation(template=template)).status_code == 201

@@ -11,11 +11,8 @@ import yaml
 from placement.server.demonstration import examples
 from tests.client import Client, detail
 from tests.kubernetes import CLUSTER, cluster_of
-from tests.server import BACKENDS
 
 pytestmark = pytest.mark.one_database
-# Tests whose SQL is to be seen on both databases.
-on_both = pytest.mark.parametrize("connection_url", BACKENDS, indirect=True)
 
 NODE = f"{CLUSTER}/nodes/edge-01"
 
@@ -39,7 +36,7 @@ def flattened(provider: dict) -> list[dict]:
     return [provider, *(member for child in provider["children"] for member in flattened(child))]
 
 
-@on_both
+@pytest.mark.both_databases
 def test_a_cluster_is_created_shown_changed_and_deleted(api):
     assert api.get(CLUSTER).status_code == 404
     assert api.put(CLUSTER, {"description": "north"}).status_code == 201
@@ -80,7 +77,7 @@ def test_yaml_documents_and_lists_are_taken_too(cluster, manifests):
     assert again.json["created"] == again.json["changed"] == again.json["deleted"] == []
 
 
-@on_both
+@pytest.mark.both_databases
 def test_only_what_changed_is_changed(cluster, manifests):
     send(cluster, manifests)
     before = {member["name"]: member["generation"] for member in flattened(cluster.get(NODE).json["tree"])}
@@ -154,7 +151,7 @@ def test_unknown_clusters_and_nodes_are_404_and_a_node_of_another_name_is_refuse
     assert (answer.status_code, "metadata.name" in detail(answer)) == (400, True)
 
 
-@on_both
+@pytest.mark.both_databases
 def test_a_node_is_deleted_with_its_tree_unless_somebody_uses_it(cluster, manifests):
     send(cluster, manifests)
     root = cluster.get(NODE).json["tree"]["uuid"]

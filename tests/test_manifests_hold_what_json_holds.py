@@ -7,11 +7,8 @@ import yaml
 
 from tests.client import Client, detail
 from tests.kubernetes import CLUSTER, cluster_of, node_manifests, pod_manifest
-from tests.server import BACKENDS
 
 pytestmark = pytest.mark.one_database
-# Tests whose SQL is to be seen on both databases.
-on_both = pytest.mark.parametrize("connection_url", BACKENDS, indirect=True)
 
 POD = f"{CLUSTER}/pods/default/odd"
 NODE = f"{CLUSTER}/nodes/odd"
@@ -76,7 +73,7 @@ def test_what_json_has_not_is_refused_with_the_name_of_the_field(cluster):
             assert cluster.get(path).status_code == 404
 
 
-@on_both
+@pytest.mark.both_databases
 def test_the_largest_numbers_are_kept(cluster):
     for value in ("9223372036854775807", "-9223372036854775808", "1.5e+300"):
         answer = put(cluster, POD, pod_with("spec"), value)

@@ -14,11 +14,8 @@ from placement.allocations.claims import Claims
 from placement.engine.domain.errors import CapacityExceeded
 from tests.client import Client
 from tests.kubernetes import node_manifests, pod_manifest
-from tests.server import BACKENDS
 
 pytestmark = pytest.mark.one_database
-# Tests whose SQL is to be seen on both databases.
-on_both = pytest.mark.parametrize("connection_url", BACKENDS, indirect=True)
 
 PATH = "/ext/v1/claims"
 
@@ -41,7 +38,7 @@ def one_by_one(api: Client, members: list[dict[str, Any]]) -> list[Any]:
     return [api.post(PATH, {**common, **member}).json.get("allocations") for member in members]
 
 
-@on_both
+@pytest.mark.both_databases
 def test_each_gets_what_is_left_by_those_before(api: Client):
     hosts = [api.provider(f"host-{number}", VCPU=2) for number in range(2)]
     body = wish(5)
@@ -76,7 +73,7 @@ def test_each_that_is_refused_has_a_refusal_of_its_own(api: Client, monkeypatch:
     assert max(len(list(traceback.walk_tb(each.__traceback__))) for each in refused) < 5
 
 
-@on_both
+@pytest.mark.both_databases
 def test_repeating_the_call_changes_nothing(api: Client):
     host = api.provider("host", VCPU=3)
     body = wish(4)
@@ -89,7 +86,7 @@ def test_repeating_the_call_changes_nothing(api: Client):
     assert api.used(host) == {"VCPU": 3}
 
 
-@on_both
+@pytest.mark.both_databases
 def test_all_or_none_is_all_or_none(api: Client):
     host = api.provider("host", VCPU=3)
     body = wish(4, atomic=True)
@@ -121,7 +118,7 @@ def test_members_may_ask_for_different_things(api: Client):
     assert answer.json["members"][2]["project_id"] == "another"
 
 
-@on_both
+@pytest.mark.both_databases
 def test_nobody_else_suffers_from_consumers_that_may_not_claim(api: Client):
     api.provider("host", VCPU=8)
     holder, idle, other = (str(uuid.uuid4()) for _ in range(3))

@@ -22,11 +22,8 @@ from tests import pod_invariants
 from tests.client import Client
 from tests.kubernetes import ALLOCS, CLUSTER, NUMA_POLICY, node_manifests, pod_manifest
 from tests.reservations import reservation
-from tests.server import BACKENDS
 
 pytestmark = pytest.mark.one_database
-# Tests whose SQL is to be seen on both databases.
-on_both = pytest.mark.parametrize("connection_url", BACKENDS, indirect=True)
 
 OTHER = "/ext/v1/clusters/other"
 Put = Callable[[Client, dict[str, Any]], dict[str, Any]]
@@ -78,7 +75,7 @@ def bodies(count: int) -> list[dict[str, Any]]:
     ]
 
 
-@on_both
+@pytest.mark.both_databases
 def test_many_nodes_are_what_they_are_one_by_one(cluster: Client, database: Database):
     nodes = bodies(9)
     assert statuses(all_nodes(cluster, *nodes)) == [201] * 9
@@ -91,7 +88,7 @@ def test_many_nodes_are_what_they_are_one_by_one(cluster: Client, database: Data
     pod_invariants.check(database, "edge")
 
 
-@on_both
+@pytest.mark.both_databases
 def test_known_nodes_are_not_touched_and_changed_ones_are_changed(cluster: Client, database: Database):
     nodes = bodies(4)
     first = all_nodes(cluster, *nodes)
@@ -122,7 +119,7 @@ def test_nodes_are_read_again_once_when_the_settings_of_the_cluster_have_changed
     assert statuses(all_nodes(cluster, body)) == [200]
 
 
-@on_both
+@pytest.mark.both_databases
 def test_what_is_wrong_with_a_node_concerns_that_node(cluster: Client, database: Database):
     taken = cluster.provider("edge/taken")
     held = bodies(1)[0]
@@ -208,7 +205,7 @@ def pods_of_many_kinds(count: int) -> list[dict[str, Any]]:
     return found[:count]
 
 
-@on_both
+@pytest.mark.both_databases
 def test_many_pods_get_what_they_get_one_by_one(cluster: Client, database: Database):
     nodes, pods = bodies(4), pods_of_many_kinds(70)
     for path in (CLUSTER, OTHER):
@@ -244,7 +241,7 @@ def test_new_namespaces_of_many_pods_are_registered_together(cluster: Client, da
     assert sum(registered) == 1
 
 
-@on_both
+@pytest.mark.both_databases
 def test_what_is_not_simply_a_new_pod_is_done_as_if_it_came_alone(cluster: Client, database: Database):
     all_nodes(cluster, *bodies(2))
     known, moved = named("known", "2"), named("moved", "1", node="n0")
@@ -294,7 +291,7 @@ def test_pods_that_others_always_outrun_come_one_by_one(cluster: Client, monkeyp
     assert len(tries) == 3
 
 
-@on_both
+@pytest.mark.both_databases
 def test_pods_of_consumers_that_are_others_keep_no_other_pod_out(cluster: Client, database: Database):
     all_nodes(cluster, *bodies(2))
     host = cluster.provider("host", VCPU=4)

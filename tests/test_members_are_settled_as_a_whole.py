@@ -14,11 +14,8 @@ from placement.allocations.group_rules import GroupPlacer
 from placement.engine.domain.errors import CapacityExceeded, Unavailable
 from placement.engine.search.budget import Budget
 from tests.client import Client
-from tests.server import BACKENDS
 
 pytestmark = pytest.mark.one_database
-# Tests whose SQL is to be seen on both databases.
-on_both = pytest.mark.parametrize("connection_url", BACKENDS, indirect=True)
 
 PATH = "/ext/v1/claims"
 APART: dict[str, Any] = {"kind": "at_most"}
@@ -151,7 +148,7 @@ def test_others_that_are_apart_do_not_break_togetherness(api: Client):
     assert [each["kept"] for each in answer.json["rules"]] == [True]
 
 
-@on_both
+@pytest.mark.both_databases
 def test_who_holds_what_it_asks_for_comes_into_its_group(api: Client):
     first, second = hosts(api, 2)
     members = named(1)
@@ -164,7 +161,7 @@ def test_who_holds_what_it_asks_for_comes_into_its_group(api: Client):
     assert list(api.used_by(members[0]["consumer_uuid"])) == [first]
 
 
-@on_both
+@pytest.mark.both_databases
 def test_a_fallback_that_was_taken_is_known_again(api: Client):
     old_and_new(api)
     body = {**MODEST, "members": named(3)}

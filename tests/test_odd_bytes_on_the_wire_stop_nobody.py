@@ -13,7 +13,13 @@ import pytest
 from tests.patience import PATIENCE_SECONDS
 from tests.server import RunningServer
 from tests.service import Service
-from tests.test_http_never_fails_on_odd_input import ODD_TEXTS, PARAMETERS, RAW
+from tests.test_http_never_fails_on_odd_input import ODD_TEXTS, PARAMETERS
+
+RAW = [
+    b"", b"{", b"\xff\xfe", b"\xef\xbb\xbf{}", b"NaN", b'{"a":NaN}', b'{"a":1e999}', b"[" * 100_000,
+    b'{"a":' * 3000, b"[" * 1000 + b"]" * 1000, b'"' + b"x" * 300_000 + b'"', b'{"a":1,"a":2}',
+    b'"\\ud800"', b"null", b"0", b"\0",
+]  # fmt: skip
 
 REQUESTS = 250
 TARGETS = [
