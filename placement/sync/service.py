@@ -44,13 +44,16 @@ class ServiceCluster:
     """A cluster of the service. Every call raises ServiceError."""
 
     def __init__(self, client: Client, name: str, allow: Callable[[], None] = lambda: None) -> None:
-        """Have `allow` called before each write; its exceptions prevent the write."""
+        """Have `allow` called before each write; its exceptions prevent the write.
+
+        Raises ServiceError for a name that no cluster can have.
+        """
         self._client = client
         self._allow = allow
-        self._name = name
+        self._path = f"/ext/v1{path('clusters', name)}"
 
     def _at(self, *of: str) -> str:
-        return f"/ext/v1{path('clusters', self._name, *of)}"
+        return self._path + path(*of)
 
     def create_if_missing(self) -> bool:
         """Create the cluster unless it exists; return whether it had to be created."""

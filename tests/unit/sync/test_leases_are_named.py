@@ -1,4 +1,4 @@
-"""`--lease` and `--lease-duration` take what Kubernetes takes."""
+"""`--lease` and `--lease-duration` take what Kubernetes takes, `--cluster` what the service takes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import argparse
 
 import pytest
 
+from placement.client.client import Client, ServiceError
 from placement.sync.command import SyncKubernetes
+from placement.sync.service import ServiceCluster
 
 
 def parsed(*arguments: str) -> argparse.Namespace:
@@ -30,3 +32,9 @@ def test_other_names_and_durations_are_refused(capsys):
             with pytest.raises(SystemExit):
                 parsed(option, text)
             assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", ""])
+def test_a_cluster_that_none_can_be_is_refused_before_anything_is_tried_again(name):
+    with pytest.raises(ServiceError, match="is no name of anything"):
+        ServiceCluster(Client("http://127.0.0.1:9", "admin"), name)
