@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -51,29 +52,31 @@ def upgrade(database: Database, revision: str = "head", tell: Callable[[str], ob
     """
     database.create()
     config = configuration(database)
-    attempts = Attempts(None, _PATIENCE_SECONDS, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
+    until = time.monotonic() + _PATIENCE_SECONDS
     script = alembic.script.ScriptDirectory.from_config(config)
     missing = script.iterate_revisions(revision, version(database) or "base")
     steps = [each.revision for each in reversed(list(missing))]
     for number, step in enumerate(steps):
         migrate = partial(alembic.command.upgrade, config, step)
-        _persist(f"migration {step}", migrate, attempts, tell, steps[number:])
+        _persist(f"migration {step}", migrate, until, tell, steps[number:])
         tell(f"migration {step} took effect")
-    _persist("resetting foreign stamps", lambda: _forget_foreign_stamps(database), attempts, tell, ())
-    _persist("inserting standard names", lambda: sync_standard_names(database), attempts, tell, ())
+    _persist("resetting foreign stamps", lambda: _forget_foreign_stamps(database), until, tell, ())
+    _persist("inserting standard names", lambda: sync_standard_names(database), until, tell, ())
 
 
 def _persist(
     what: str,
     work: Callable[[], object],
-    attempts: Attempts,
+    until: float,
     tell: Callable[[str], object],
     waiting: Sequence[str],
 ) -> None:
-    """Do a transaction of the upgrade, again while other writers are in its way and there may be `attempts`.
+    """Do a transaction of the upgrade, again `until` that moment while other writers are in its way.
 
     Raises Unavailable, which names the migrations that are still `waiting`.
     """
+    # The pauses of each begin short: that others were long in the way of the one before says nothing.
+    attempts = Attempts(None, until - time.monotonic(), _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
     while True:
         try:
             work()

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import Unavailable
 from placement.storage import database as transactions
-from placement.storage import tables
+from placement.storage import schema, tables
 from placement.storage.backends.sqlite import SQLite
 from placement.storage.database import Attempts, Database, Transaction, run_in_transaction
 from placement.storage.failures import Faster, TryAgain, Unreachable
@@ -247,6 +247,28 @@ def test_pauses_double_up_to_the_longest_and_never_are_the_same(clock: Any):
     for pause, usual in zip(pauses, (1, 2, 4, 8, 8, 8, 8), strict=True):
         assert 0.5 * usual <= pause <= 1.5 * usual
     assert len(set(pauses)) == len(pauses)
+
+
+def test_each_step_of_an_upgrade_begins_with_short_pauses(clock: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(schema, "time", clock)
+
+    def step(failures: int) -> list[float]:
+        left, before = iter(range(failures)), len(clock.pauses)
+
+        def work() -> None:
+            if next(left, None) is not None:
+                raise TryAgain("a writer is in the way")
+
+        schema._persist("a step", work, until, lambda _: None, ())
+        return [pause for pause in clock.pauses[before:] if pause]
+
+    until = clock.monotonic() + 300
+    first, second = step(10), step(1)
+    assert max(first) > 0.5
+    assert second[0] <= 0.075
+    clock.sleep(300)
+    with pytest.raises(Unavailable, match="in the way of a step for 300 s"):
+        step(1)
 
 
 def test_a_deadline_bounds_what_is_waited_for_where_it_was_set(clock: Any):
