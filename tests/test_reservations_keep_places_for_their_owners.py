@@ -93,6 +93,14 @@ def test_kube_scheduler_hears_first_of_nodes_with_a_reservation(cluster: Client)
     assert {forced[other] for other in forced if other != node} == {0}
 
 
+def test_no_cpus_are_asked_for_a_pod_that_requests_nothing(cluster: Client):
+    manifest = pod_manifest(None, None, qos=None)
+    manifest["metadata"]["annotations"] |= texts({AFFINITY: {"name": "kept"}})
+    answer = cluster.post(f"{CLUSTER}/pods/preview", {"pod": manifest})
+    assert (answer.status_code, answer.json["fitting"]) == (200, 0), answer.text
+    assert [stage["kind"] for stage in answer.json["explanation"]["stages"]] == ["cordon", "taints", "amount"]
+
+
 def test_what_nobody_used_is_released_when_the_time_is_over(cluster: Client, monkeypatch):
     for name, spec in (("kept", {"ttl": "90m"}), ("fixed", {"expires": "2100-01-01T00:00:00Z"})):
         reserve(cluster, name, cpu="8", allocateOnce=False, **spec)

@@ -134,8 +134,10 @@ class CpusAndNumaNodes(Rule):
         return answer if isinstance(answer, Refusal) else None
 
     def conditions(self, pod: IncomingPod, failed: Collection[Obstacle]) -> Stated:
-        """Yield what the pod states itself, and what nodes failed."""
+        """Yield what the pod states itself, and what nodes failed; nothing if the pod requests nothing."""
         request = pod.request
+        if request is NO_REQUEST:
+            return
         if request.bound or _BINDING in failed:
             yield _BINDING, Condition(_BINDING.kind, "CPUs that can be bound as pod and node require")
         if request.numa.policy is not NumaPolicy.NONE or _NUMA in failed:
