@@ -109,6 +109,10 @@ def test_a_flat_host_gives_all_of_it_alone(api: Client):
     }
 
 
+def test_an_order_is_of_no_effect_where_nothing_is_found(host: Host):
+    assert host.search(**on_numa(9), order_by="pack") == []
+
+
 def test_mappings_name_all_providers(host: Host):
     answer = host.api.get(f"{PATH}?{urlencode(on_numa(4, order_by='pack'))}").json
     for found in answer["allocation_requests"]:

@@ -259,7 +259,7 @@ def _digits(column: Numbers, width: int, *, zeros: bool = False) -> Texts:
 
 def lines(texts: Texts) -> list[bytes]:
     """Return each row as bytes; a row must not end with a NUL."""
-    return texts.view(f"S{texts.shape[1]}").ravel().tolist()
+    return texts.view(f"S{texts.shape[1]}").ravel().tolist() if len(texts) else []
 
 
 def objects(texts: Sequence[bytes]) -> TextList:
