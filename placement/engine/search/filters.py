@@ -284,14 +284,11 @@ class _Narrowing:
             return
         asked = [self._serves(*resource) for resource in resources]
         first, *others = asked or (Exists(),)
-        if self._among is not None:
-            self.rows = self._among
-            self.keep(first)
-        elif isinstance(first, Fits | OffersClass):
+        if self._among is None:
             self._take(first, None, first.everywhere(forest))
         else:
-            rows = np.flatnonzero(forest.alive())
-            self._take(first, None, rows[first.among(forest, rows)])
+            self.rows = self._among
+            self.keep(first)
         for condition in others:
             self.keep(condition)
 

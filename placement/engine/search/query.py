@@ -228,6 +228,11 @@ class GivesPart:
     amount: int
     rule: SplitRule
 
+    def everywhere(self, forest: Forest) -> Rows:
+        """Return all providers that meet it, ascending by entry of the column: others are not looked at."""
+        rows = OffersClass(self.class_id).everywhere(forest)
+        return rows[self.among(forest, rows)]
+
     def among(self, forest: Forest, rows: Rows) -> Mask:
         """Return which of the rows meet it."""
         column = forest.column(self.class_id)
@@ -294,6 +299,10 @@ class InTree:
 @dataclass(frozen=True, slots=True)
 class Exists:
     """A condition that every provider meets."""
+
+    def everywhere(self, forest: Forest) -> Rows:
+        """Return all providers, ascending."""
+        return np.flatnonzero(forest.alive())
 
     def among(self, forest: Forest, rows: Rows) -> Mask:
         """Return all of the rows."""
