@@ -39,12 +39,15 @@ def run_openstack(*arguments: str) -> subprocess.CompletedProcess[str]:
             # Else it would go on with the client of the former command.
             if isinstance(cached, ClientCache):
                 cached._handle = None
-    root = logging.getLogger()
-    level, handlers = root.level, root.handlers[:]
+    root, known = logging.getLogger(), logging.root.manager.loggerDict.values()
+    levels = {each: each.level for each in (root, *known) if isinstance(each, logging.Logger)}
+    handlers = root.handlers[:]
     try:
         return _ended(lambda given: shell.OpenStackShell().run(list(given)), arguments)
     finally:
-        root.level, root.handlers[:] = level, handlers
+        root.handlers[:] = handlers
+        for logger, level in levels.items():
+            logger.setLevel(level)
 
 
 def refusal(*arguments: str, **environment: str) -> str:

@@ -62,9 +62,11 @@ def operations(application: Flask, version: str) -> list[Any]:
 def findings(application: Flask, operation: Any, version: str, examples: int) -> set[str]:
     """What is wrong about the answers to so many requests that keep to the document, and that do not."""
     fill(Client(application.test_client(), token=TOKEN))
-    found: set[str] = set()
+    found, is_asked = set[str](), False
 
     def ask(case: Any) -> None:
+        nonlocal is_asked
+        is_asked = True
         if case.meta.generation.mode is schemathesis.GenerationMode.POSITIVE:
             _name_what_is_there(case)
         found.update(_wrong(case, version))
@@ -73,7 +75,7 @@ def findings(application: Flask, operation: Any, version: str, examples: int) ->
         # Giving up depends on the attempts before, which Hypothesis may notice.
         with suppress(_NoSuchRequest, FlakyStrategyDefinition, Unsatisfiable):
             _try(operation.as_strategy(generation_mode=mode), examples, ask)
-    return found
+    return found if is_asked else {f"{version} {operation.label}: nothing could be asked"}
 
 
 def _try(cases: st.SearchStrategy[Any], examples: int, ask: Callable[[Any], None]) -> None:
