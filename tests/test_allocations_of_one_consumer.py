@@ -69,12 +69,11 @@ def test_every_version_has_its_form(shared: Client, provider: str, consumer: str
 
 def test_old_writes_relabel_to_the_placeholder(shared: Client, provider: str, consumer: str):
     for version in ("1.0", "1.39", "1.7"):
-        put(
-            shared, consumer, body(version, {provider: {"VCPU": 1}}, None if version == "1.0" else 1), version
-        )
+        content = body(version, {provider: {"VCPU": 1}}, 1)
+        assert put(shared, consumer, content, version).status_code == 204, version
         found = shared.at("1.12").get(f"/allocations/{consumer}").json
-        expected = {"project"} if version == "1.39" else {NOBODY}
-        assert {found["project_id"]} == expected, version
+        labels = ("project", "user") if version == "1.39" else (NOBODY, NOBODY)
+        assert (found["project_id"], found["user_id"]) == labels, version
 
 
 def test_last_entry_of_a_provider_counts_in_list_form(shared: Client, provider: str, consumer: str):

@@ -83,6 +83,8 @@ def test_rules_choose_the_cores(host: Host):
     ):
         found = [each for each in host.search(**on_numa(amount, rule)) if "numa-1-core-1" not in each]
         assert [pcpus(candidate) for candidate in found] == ([expected] if expected else []), (rule, amount)
+    # Packing, which is the rule where none is given, breaks a whole core only if it must.
+    assert any("numa-0-core-0" in each for each in host.search(**on_numa(3)))
 
 
 def test_without_same_subtree_the_whole_tree_gives(host: Host):

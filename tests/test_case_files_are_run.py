@@ -67,6 +67,13 @@ def test_failures_are_listed_with_their_reasons(service: Indifferent, tmp_path: 
     assert printed({**document, "cases": statuses[:1]}, tmp_path, capsys) == (0, "1/1\n")
 
 
+def test_without_a_url_a_service_is_started(tmp_path: Path, capsys):
+    file, document = tmp_path / "cases.json", on_topology("two-hosts")
+    file.write_text(json.dumps(document))
+    assert command.main([str(file)]) == 0
+    assert capsys.readouterr().out == "{0}/{0}\n".format(len(document["cases"]))
+
+
 def test_unusable_files_are_named_with_the_cause(tmp_path: Path, capsys):
     file = tmp_path / "cases.json"
     for text, complaint in (

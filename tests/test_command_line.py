@@ -19,8 +19,10 @@ def test_the_connection_comes_from_a_file_or_the_environment(tmp_path):
     url = f"sqlite:///{tmp_path}/configured.sqlite"
     file = tmp_path / "placement.conf"
     file.write_text(f"[placement_database]\nconnection = {url}\n")
-    assert run("db", "upgrade", "--config-file", str(file)).returncode == 0
-    assert run("db", "version", OS_PLACEMENT_DATABASE__CONNECTION=url).stdout.strip() != "None"
+    upgraded = run("db", "upgrade", "--config-file", str(file))
+    assert upgraded.returncode == 0
+    found = run("db", "version", OS_PLACEMENT_DATABASE__CONNECTION=url)
+    assert found.stdout.strip() == upgraded.stdout.split()[-1]
 
 
 @pytest.mark.parametrize(

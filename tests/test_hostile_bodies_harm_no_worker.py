@@ -214,7 +214,8 @@ def test_json_that_breaks_off_is_not_carried_out(served):
     status, text = sent(served, "POST", "/resource_classes", headers, b'{"name": "CUSTOM_CUT"}')
     assert status == 400
     assert "breaks off after 22 of 500 bytes" in text
-    assert get(served, "/resource_classes/CUSTOM_CUT").status_code == 404
+    missing = get(served, "/resource_classes/CUSTOM_CUT")
+    assert (missing.status_code, missing.reason) == (404, "Not Found")
 
 
 def test_manifests_that_break_off_are_not_imported(served):

@@ -125,6 +125,12 @@ def test_the_sample_leads_kube_scheduler_to_routes_that_exist(cluster):
     assert cluster.post(f"{prefix.path}/{extender['filterVerb']}", body).json["NodeNames"] == ["big"]
 
 
+def test_bodies_that_are_no_json_are_refused(api):
+    for verb in ("filter", "prioritize", "bind"):
+        answer = api.post(f"{EXTENDER}/{verb}", b"{", Content_Type="application/json")
+        assert (answer.status_code, "Malformed JSON" in detail(answer)) == (400, True), verb
+
+
 def test_bindings_that_are_malformed_or_without_an_api_server_claim_nothing(cluster):
     for missing in BINDING:
         for value in (None, "", 5):

@@ -314,6 +314,12 @@ def test_each_rule_has_its_preferred_way(rule, rooms, amount, expected):
     assert shared_out(rooms, (amount, rule)) == (None if expected is None else [expected])
 
 
+def test_packing_takes_whole_providers_before_one_that_is_in_use():
+    kinds = [PositionKind(1, 1, 3, 1, 3, unused=False), PositionKind(2, 1, 2, 1, 2, unused=True)]
+    first = next(fillings(kinds, 4, PACK, Budget()))
+    assert [(part.kind, part.count, part.amount) for part in first] == [(1, 2, 2)]
+
+
 def test_amounts_of_several_groups_are_shared_out_together():
     """Whole cores are left to those that need them, and groups kept apart share none."""
     found = shared_out([2, 2, 2], (1, PACK), (2, REQUIRE), (1, ISOLATE))
