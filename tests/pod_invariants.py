@@ -91,7 +91,7 @@ def _violations(database: Database) -> list[InvariantViolation]:
 
 def check_image(fresh: dict[int, NodeInfo], cluster_cache: ClusterCache, cluster: str) -> None:
     """An image that was kept in step is what a fresh one is."""
-    view = cluster_cache.view(cluster)
+    view = cluster_cache.snapshot(cluster)
     assert view.nodes.keys() == fresh.keys()
     for root_id, state in view.nodes.items():
         other = fresh[root_id]

@@ -348,10 +348,10 @@ def test_a_taken_uuid_is_refused_in_one_text_whatever_has_it(whole: Fleet, forei
 @pytest.fixture
 def unscoped(whole: Fleet) -> Iterator[Any]:
     """The use cases of a request whose gate has not spoken."""
-    request_scope.see(request_scope.NOTHING)
+    request_scope.show_only(request_scope.NOTHING)
     with whole.api.http.application.app_context():
         yield context.use_cases()
-    request_scope.see(request_scope.EVERYTHING)
+    request_scope.show_only(request_scope.EVERYTHING)
 
 
 def test_without_a_scope_the_forest_is_empty_and_no_list_is_told(unscoped: Any):
@@ -371,7 +371,7 @@ def test_outside_of_requests_everything_is_seen(whole: Fleet):
     application = whole.api.http.application
     with application.app_context():
         assert context.use_cases() is application.extensions["placement_use_cases"]
-    assert request_scope.seen() is request_scope.EVERYTHING
+    assert request_scope.visible_clusters() is request_scope.EVERYTHING
 
 
 # -- pools --------------------------------------------------------------------------------------------
@@ -414,11 +414,11 @@ def test_callers_who_see_something_else_are_not_served_together(
 
 
 def test_every_reason_against_a_uuid_is_told_as_one():
-    request_scope.see(frozenset(("edge",)))
+    request_scope.show_only(frozenset(("edge",)))
     try:
         told = {str(view.refusal(UNKNOWN, Conflict(reason))) for reason in ("a pod", "of project p")}
     finally:
-        request_scope.see(request_scope.EVERYTHING)
+        request_scope.show_only(request_scope.EVERYTHING)
     assert told == {str(view.taken(UNKNOWN))}
 
 
@@ -436,8 +436,8 @@ def test_a_consumer_that_holds_something_elsewhere_is_hidden_whatever_else_it_ho
         "elsewhere, too": {pool: 1, foreign.core: 1},
         "nowhere": {},
     }
-    request_scope.see(frozenset(("edge",)))
+    request_scope.show_only(frozenset(("edge",)))
     try:
         assert view.hidden(held, lambda: keeper.current().forest) == {"elsewhere, too", "nowhere"}
     finally:
-        request_scope.see(request_scope.EVERYTHING)
+        request_scope.show_only(request_scope.EVERYTHING)

@@ -95,7 +95,7 @@ def test_a_world_that_only_waited_is_not_blamed_on_the_search(api: Client, monke
     api.provider("a", VCPU=8)
 
     def late(world: WorldRequest) -> Any:
-        request_scope.until(time.monotonic())
+        request_scope.set_deadline(time.monotonic())
         return imagining(world)
 
     monkeypatch.setattr(capacity, "imagining", late)

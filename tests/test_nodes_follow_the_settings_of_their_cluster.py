@@ -125,9 +125,9 @@ def test_no_setting_but_the_profile_changes_what_is_held(api: Client, applicatio
         check_image(states, cluster_cache, "edge")
         assert {root_id: state.accounts for root_id, state in states.items()} == before, name
     # Every process hears that a node was read anew: only when that was is new.
-    former = cluster_cache.view("edge").by_name["n1"].imported_at
+    former = cluster_cache.snapshot("edge").by_name["n1"].imported_at
     add_nodes(api, "n1", labels={"disk": "ssd"}, nrt={ALLOCS: REPORTED})
-    assert cluster_cache.view("edge").by_name["n1"].imported_at > former
+    assert cluster_cache.snapshot("edge").by_name["n1"].imported_at > former
     check_image(check(database, "edge"), cluster_cache, "edge")
 
 
@@ -139,7 +139,7 @@ def test_what_was_decided_under_former_settings_is_decided_again(
     add_nodes(api, "n1", nrt={ALLOCS: REPORTED})
     assert api.put(f"{PODS}/web", pod_manifest("4")).status_code == 201
     use_cases = application.extensions["placement_use_cases"]
-    look, looks = use_cases.cluster_cache.view, []
+    look, looks = use_cases.cluster_cache.snapshot, []
 
     def view(name: str) -> ClusterSnapshot:
         seen: ClusterSnapshot = look(name)
@@ -148,7 +148,7 @@ def test_what_was_decided_under_former_settings_is_decided_again(
             profile(api, "koord-scheduler")
         return seen
 
-    monkeypatch.setattr(use_cases.cluster_cache, "view", view)
+    monkeypatch.setattr(use_cases.cluster_cache, "snapshot", view)
     assert api.delete(f"{PODS}/web").status_code == 204
     assert len(looks) > 1
     assert owners(api) == ["free"] * 4

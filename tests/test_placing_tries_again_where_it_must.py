@@ -51,14 +51,14 @@ def in_one_call(api: Client, *pods: dict[str, Any]) -> list[int]:
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, what: Callable[[], object]) -> None:
     """Let others do something once, between the decision about a pod and the transaction that writes it."""
-    real, once = PodWriter.attributes, iter([what])
+    real, once = PodWriter.register_attributes, iter([what])
 
     def attributes(self: PodWriter, *arguments: Any) -> Any:
         for each in once:
             each()
         return real(self, *arguments)
 
-    monkeypatch.setattr(PodWriter, "attributes", attributes)
+    monkeypatch.setattr(PodWriter, "register_attributes", attributes)
 
 
 def after_the_look(monkeypatch: pytest.MonkeyPatch, what: Callable[[], object]) -> None:
@@ -80,7 +80,7 @@ def test_a_change_elsewhere_does_not_speak_against_the_node(
     """A pod moves from n1 to n2, and n1 changes while that is decided."""
     assert cluster.put(f"{PODS}/web", on("n1", uid=UID)).json["node"] == "n1"
     use_cases = application.extensions["placement_use_cases"]
-    look = use_cases.cluster_cache.view
+    look = use_cases.cluster_cache.snapshot
     looks = []
 
     def view(name: str) -> ClusterSnapshot:
@@ -91,7 +91,7 @@ def test_a_change_elsewhere_does_not_speak_against_the_node(
             use_cases.pods.place("edge", PodDocument.named("edge", "default", "noise", noise))
         return seen
 
-    monkeypatch.setattr(use_cases.cluster_cache, "view", view)
+    monkeypatch.setattr(use_cases.cluster_cache, "snapshot", view)
     answer = cluster.put(f"{PODS}/web", on("n2", uid=OTHER_UID))
     assert (answer.status_code, answer.json["node"]) == (200, "n2"), answer.text
     assert len(looks) > 2

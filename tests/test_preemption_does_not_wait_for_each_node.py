@@ -37,8 +37,8 @@ def use_cases(
     with application_of(database, binders=KubeconfigBinders(str(kubeconfig))) as application:
         cluster_of(Client(application.test_client()), "host-0", "host-1", "host-2")
         yield application.extensions["placement_use_cases"]
-    request_scope.until(math.inf)
-    request_scope.attend(None)
+    request_scope.set_deadline(math.inf)
+    request_scope.watch_caller(None)
 
 
 def preempt(use_cases: UseCases, nodes: int = 3) -> dict[str, Victims]:
@@ -61,13 +61,13 @@ def test_no_more_nodes_are_asked_about_than_are_enough(use_cases, api_server):
 
 
 def test_nothing_is_asked_when_time_is_up(use_cases, api_server, tmp_path):
-    request_scope.until(time.monotonic())
+    request_scope.set_deadline(time.monotonic())
     with pytest.raises(PlacementError, match="time is up"):
         KubeconfigBinders(str(tmp_path / "kubeconfig")).of("edge").pod("default", "web-0")
     assert not api_server.calls
 
 
 def test_nobody_is_looked_for_when_the_scheduler_is_gone(use_cases, api_server):
-    request_scope.attend(lambda: True)
+    request_scope.watch_caller(lambda: True)
     assert preempt(use_cases) == {}
     assert api_server.calls[PODS] == 0

@@ -77,7 +77,7 @@ def test_what_is_used_of_it_is_no_use_of_the_node(cluster: Client, application: 
     manifest["metadata"]["name"] = "other"
     assert cluster.put(f"{CLUSTER}/pods/default/other", manifest).status_code == 201
     check_image(loaded(database, "edge"), cluster_cache, "edge")
-    (state,) = cluster_cache.view("edge").nodes.values()
+    (state,) = cluster_cache.snapshot("edge").nodes.values()
     assert not state.others
     with database.write() as transaction:
         locked = statements.lock_with_use(transaction, [state.root_id], state.cluster_id, None)

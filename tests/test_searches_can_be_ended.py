@@ -81,7 +81,7 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
 
         def view(candidates: CandidateSearch) -> Any:
             found = real(candidates)
-            request_scope.until(time.monotonic())
+            request_scope.set_deadline(time.monotonic())
             return found
 
         monkeypatch.setattr(CandidateSearch, "view", view)

@@ -35,7 +35,7 @@ def cluster(api: Client) -> Client:
 
 
 def viewed(application: Flask) -> ClusterSnapshot:
-    found: ClusterSnapshot = application.extensions["placement_use_cases"].cluster_cache.view("edge")
+    found: ClusterSnapshot = application.extensions["placement_use_cases"].cluster_cache.snapshot("edge")
     return found
 
 
@@ -131,12 +131,12 @@ def test_the_clusters_that_were_asked_for_last_are_kept(
         assert cluster.put(f"/ext/v1/clusters/{name}").status_code == 201
         assert cluster.put(f"/ext/v1/clusters/{name}/nodes/{name}", node_manifests(name)).status_code == 201
     monkeypatch.setattr("placement.pods.cache._MOST_NODES", 3)
-    edge, second = viewed(application), cluster_cache.view("second")
-    assert cluster_cache.view("edge") is edge
-    assert set(cluster_cache.view("third").by_name) == {"third"}
-    assert cluster_cache.view("edge") is edge, "it was asked for later than the second"
-    assert cluster_cache.view("second") is not second
-    assert set(cluster_cache.view("second").by_name) == {"second"}
+    edge, second = viewed(application), cluster_cache.snapshot("second")
+    assert cluster_cache.snapshot("edge") is edge
+    assert set(cluster_cache.snapshot("third").by_name) == {"third"}
+    assert cluster_cache.snapshot("edge") is edge, "it was asked for later than the second"
+    assert cluster_cache.snapshot("second") is not second
+    assert set(cluster_cache.snapshot("second").by_name) == {"second"}
 
 
 def test_a_pod_that_was_placed_here_is_not_read_again(cluster: Client, application: Flask):
@@ -194,5 +194,5 @@ def test_nodes_with_reservations_are_looked_at_again_only_if_they_changed(
 def test_collections_go_on_after_a_cluster_that_could_not_be_loaded(cluster: Client, application: Flask):
     cluster_cache = application.extensions["placement_use_cases"].cluster_cache
     with pytest.raises(NotFound):
-        cluster_cache.view("nobody")
+        cluster_cache.snapshot("nobody")
     assert gc.isenabled()

@@ -110,7 +110,7 @@ def test_no_pod_is_counted_once_the_time_of_the_request_is_up(api: Client, monke
         def __init__(self, *given: Any) -> None:
             counted.append(1)
             super().__init__(*given)
-            request_scope.until(time.monotonic())
+            request_scope.set_deadline(time.monotonic())
 
     monkeypatch.setattr(capacity, "PodCapacity", Slow)
     kinds = {name: {"pod": pod_manifest()} for name in ("first", "second", "third")}

@@ -237,7 +237,7 @@ class BestFit:
         is_plain = application == ClaimApplication(application.applicant, wish)
         if is_plain and self._claims.can_batch:
             # One caller searches for all and sees what it may see itself, so the scope is in the key.
-            key = wish.query.identity, wish.options, request_scope.seen()
+            key = wish.query.identity, wish.options, request_scope.visible_clusters()
             outcome = self._gathering.ask(key, (application, initiator()), alone)
         else:
             outcome = alone()

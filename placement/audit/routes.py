@@ -280,7 +280,7 @@ def _stream(followed: Events, since: str | None, seconds: float, most: int) -> R
 
 def _pieces(followed: Events, news: News, seconds: float) -> Iterator[bytes]:
     """Yield changes for `seconds`; then the reader returns with the last id, or learns why it may not."""
-    end = min(time.monotonic() + seconds, request_scope.at())
+    end = min(time.monotonic() + seconds, request_scope.deadline())
     yield b"retry: 1000\n\n"
     yield from _pieces_of(news)
     while (left := end - time.monotonic()) > 0 and not request_scope.caller_is_gone():

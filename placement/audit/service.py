@@ -191,7 +191,7 @@ class Events:
         end = time.monotonic() + wait_seconds
         while True:
             news = self._look(token)
-            left = min(end, request_scope.at()) - time.monotonic()
+            left = min(end, request_scope.deadline()) - time.monotonic()
             if news.changes or left <= 0 or request_scope.caller_is_gone():
                 return news
             time.sleep(min(_LOOK_EVERY_SECONDS, left))

@@ -123,7 +123,7 @@ def offers(feature: Feature) -> bool:
 def use_cases() -> UseCases:
     """Return the use cases that the routes of this application may call for the current caller."""
     found: UseCases = current_app.extensions["placement_use_cases"]
-    return found if request_scope.seen() is None else found.of_clusters()
+    return found if request_scope.visible_clusters() is None else found.of_clusters()
 
 
 # The connection of a request: whether its sender is still there, and whether it is on this machine.

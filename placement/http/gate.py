@@ -91,7 +91,7 @@ def route(
             asked = target()
             if _CLUSTER in path_arguments:
                 asked = {**asked, _CLUSTER: path_arguments[_CLUSTER]}
-            request_scope.see(
+            request_scope.show_only(
                 current_app.extensions["placement_policy"].authorize(policy, asked, own_only=own_only)
             )
             if refuses_query and request.query_string:

@@ -97,8 +97,8 @@ def _begin(objects: Callable[[Mapping[str, Any]], str | None] | None, enter: Cal
     at: context.RequestContext = sent[ENVIRONMENT_KEY]
     g.placement = at
     # Until the gate of a route decides.
-    request_scope.see(request_scope.NOTHING)
-    request_scope.attend(watch_of(sent))
+    request_scope.show_only(request_scope.NOTHING)
+    request_scope.watch_caller(watch_of(sent))
     reason = objects(sent) if objects is not None and path not in PATHS else None
     if reason is not None:
         raise HttpError(403, reason)
@@ -148,8 +148,8 @@ def _finish(response: Response) -> Response:
 
 def _end(_error: BaseException | None) -> None:
     """Take from the thread what held for the request only."""
-    request_scope.until(math.inf)
-    request_scope.see(request_scope.EVERYTHING)
+    request_scope.set_deadline(math.inf)
+    request_scope.show_only(request_scope.EVERYTHING)
 
 
 def surrounded(application: Wsgi, configuration: cfg.ConfigOpts, request_seconds: float) -> Wsgi:
@@ -192,7 +192,7 @@ class RequestLog:
         at = environ[ENVIRONMENT_KEY] = context.RequestContext(request_id)
         # Our own server says when the request arrived; with others it begins here.
         arrival = environ.get(request_scope.KEY) or time.monotonic()
-        request_scope.until(request_scope.of(arrival, self._request_seconds))
+        request_scope.set_deadline(request_scope.deadline_of(arrival, self._request_seconds))
         # Mounted under a prefix the version document has an empty path, which the router would redirect.
         environ["PATH_INFO"] = environ.get("PATH_INFO") or "/"
         # Quoted, so that a caller cannot write lines of its own into the log.

@@ -92,7 +92,7 @@ class Planning:
                 view = self._keeper.current()
                 forest = imagined(self._database, view, question.world, aggregate, budget)
             if question.cluster is not None and any(kind.pod is not None for kind in question.kinds.values()):
-                cluster, loader = self._cluster_cache.view(question.cluster), self._cluster_cache.loader
+                cluster, loader = self._cluster_cache.snapshot(question.cluster), self._cluster_cache.loader
                 nodes = imagined_cluster(self._database, loader, cluster, question.world, budget)
             rooms = {}
             for name, kind in question.kinds.items():

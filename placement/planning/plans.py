@@ -207,7 +207,7 @@ class Plans:
             known = clusters.aggregates_called(connection)
         homes = {name: id_ for id_, _, name in known if name is not None}
         view = self._keeper.current()
-        snapshots = [self._cluster_cache.view(name) for name in (homes if chosen is None else chosen)]
+        snapshots = [self._cluster_cache.snapshot(name) for name in (homes if chosen is None else chosen)]
         ground = SearchedForest(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
         roster = Roster(view, self._candidates, ground, snapshots, frozenset(homes.values()), budget)
         inside = ground.roots.tolist()

@@ -402,15 +402,15 @@ class ClusterSnapshot:
         )
 
 
-class _Image:
+class _CachedCluster:
     def __init__(self, facts: ClusterFacts, nodes: Mapping[int, NodeInfo], generation: int) -> None:
         empty = ClusterSnapshot(facts, NodeColumns(), rules_generation=generation)
-        self.view = empty.updated((), nodes, ())
+        self.snapshot = empty.updated((), nodes, ())
         self.pods = Counter(_pods_on(nodes.values()))
 
     def replace(self, roots: Iterable[int], fresh: Mapping[int, NodeInfo]) -> None:
         """Replace the nodes at these host providers by the fresh ones; nodes without a fresh one are gone."""
-        nodes = self.view.nodes
+        nodes = self.snapshot.nodes
         before, left, gone = list[NodeInfo](), set[int](), set[str]()
         for root_id in roots:
             former = nodes.get(root_id)
@@ -422,7 +422,7 @@ class _Image:
             gone.discard(state.name)
         # A thread that looks meanwhile finds every pod that stays and every pod in the view.
         self.pods.update(_pods_on(fresh.values()))
-        self.view = self.view.updated(left, fresh, gone)
+        self.snapshot = self.snapshot.updated(left, fresh, gone)
         for key in _pods_on(before):
             if self.pods[key] == 1:
                 del self.pods[key]
@@ -452,7 +452,7 @@ class ClusterCache(Follower):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database, "nodes")
-        self._images: dict[int, _Image] = {}
+        self._images: dict[int, _CachedCluster] = {}
         self._ids: dict[str, int] = {}
         # Stamps of rows (by id) that need no reading: the last look brought them, or this process wrote them.
         self._seen: set[tuple[int, int]] = set()
@@ -463,10 +463,10 @@ class ClusterCache(Follower):
     def held(self) -> tuple[int, int]:
         """Return how many nodes are remembered, and the bytes of their columns."""
         # The caller does not wait for threads that load or drop clusters meanwhile.
-        tables = [image.view.columns.table for image in list(self._images.values())]
+        tables = [image.snapshot.columns.table for image in list(self._images.values())]
         return self._nodes_kept(), sum(table.bytes for table in tables)
 
-    def view(self, cluster: str) -> ClusterSnapshot:
+    def snapshot(self, cluster: str) -> ClusterSnapshot:
         """Return the cluster as it is now. Raises NotFound, Unavailable; never guesses.
 
         It is read over the connection of the feed, so a caller within a transaction needs no second one.
@@ -476,10 +476,10 @@ class ClusterCache(Follower):
         with self.caught_up():
             id_ = self._ids.get(cluster)
             if id_ is None:
-                return self._load(cluster).view
+                return self._load(cluster).snapshot
             # The cluster asked for last is dropped last.
             image = self._images[id_] = self._images.pop(id_)
-            return image.view
+            return image.snapshot
 
     def may_be_new(self, view: ClusterSnapshot, pod: PodName) -> bool:
         """Return whether no pod of this name is known on nodes of the cluster by now; that is advice, too."""
@@ -504,7 +504,7 @@ class ClusterCache(Follower):
         # The pod is placed and its caller waits: if a thread loads nodes just now, the next look must do.
         with suppress(Unavailable), self.alone(_SHORTLY_SECONDS):
             image = self._images.get(before.cluster_id)
-            is_known = image is not None and image.view.nodes.get(root_id) is before
+            is_known = image is not None and image.snapshot.nodes.get(root_id) is before
             if image is None or not is_known or not self.feed.is_of(written.server, self.horizon):
                 return
             horizon = self.horizon
@@ -538,12 +538,12 @@ class ClusterCache(Follower):
                 if not is_known:
                     stale.setdefault(row.cluster_id, set()).add(root_id)
         for image in self._images.values():
-            gone = image.view.nodes.keys() & set(look.deleted)
+            gone = image.snapshot.nodes.keys() & set(look.deleted)
             if gone:
                 image.replace(gone, {})
         for cluster_id, roots in stale.items():
             image = self._images[cluster_id]
-            facts, nodes = image.view.facts, image.view.nodes
+            facts, nodes = image.snapshot.facts, image.snapshot.nodes
             known, fresh = roots & nodes.keys(), {}
             if known:
                 parts = self.feed.node_parts(facts.id, known, look.horizon)
@@ -556,13 +556,13 @@ class ClusterCache(Follower):
         for id_, generation in look.rules_generations.items():
             # Every pod that was counted is in what the look brought, or in what was read after it.
             known_image = self._images.get(id_)
-            if known_image is not None and generation > known_image.view.rules_generation:
-                known_image.view = replace(known_image.view, rules_generation=generation)
+            if known_image is not None and generation > known_image.snapshot.rules_generation:
+                known_image.snapshot = replace(known_image.snapshot, rules_generation=generation)
         # This look has brought what was written before it.
         self._seen, self._written = seen, set()
         return True
 
-    def _load(self, name: str) -> _Image:
+    def _load(self, name: str) -> _CachedCluster:
         was_enabled = gc.isenabled()
         # Each run of a collection would walk through all that was made so far.
         gc.disable()
@@ -578,7 +578,7 @@ class ClusterCache(Follower):
         gc.freeze()
         return image
 
-    def _read_all(self, name: str) -> _Image:
+    def _read_all(self, name: str) -> _CachedCluster:
         with self.feed.one_state() as connection:
             horizon = self.feed.horizon(connection)
             if self.horizon is not None and self.horizon.history != horizon.history:
@@ -590,7 +590,7 @@ class ClusterCache(Follower):
         if stored is None or facts is None:
             raise unknown(name)
         # Columns of many nodes take a while; the server would keep its transaction open for that time.
-        image = _Image(facts, states, stored.rules_generation)
+        image = _CachedCluster(facts, states, stored.rules_generation)
         if self.horizon is None:
             self.horizon = horizon
         self._images[facts.id] = image
@@ -598,12 +598,12 @@ class ClusterCache(Follower):
         return image
 
     def _nodes_kept(self) -> int:
-        return sum(len(image.view.nodes) for image in list(self._images.values()))
+        return sum(len(image.snapshot.nodes) for image in list(self._images.values()))
 
     def _drop(self, id_: int) -> None:
         image = self._images.pop(id_, None)
         if image is not None:
-            del self._ids[image.view.facts.name]
+            del self._ids[image.snapshot.facts.name]
 
     def forget(self) -> None:
         """Forget all clusters."""

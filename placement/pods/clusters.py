@@ -163,7 +163,7 @@ class NodeImports:
     def _import(
         self, cluster: Cluster, importing: Mapping[int, Importing]
     ) -> dict[int, ImportedNode | PlacementError]:
-        attributes = self._writer.attributes(cluster)
+        attributes = self._writer.register_attributes(cluster)
         with self._database.write() as transaction:
             # The lock keeps the cluster as it is, and makes two imports of one node follow each other.
             if clusters.lock(transaction, cluster.name) is None:
@@ -173,9 +173,9 @@ class NodeImports:
             writing = NodeImporting(transaction, cluster, self._loader, self._writer, attributes, cuts=True)
             return writing.run(importing)
 
-    def attributes(self, cluster: Cluster) -> PodAttributes:
+    def register_attributes(self, cluster: Cluster) -> PodAttributes:
         """Return the attributes of consumers of a cluster; callers ask before their transaction begins."""
-        return self._writer.attributes(cluster)
+        return self._writer.register_attributes(cluster)
 
     def delete(self, name: str, node_name: str) -> None:
         """Delete a node with its tree. Raises NotFound, InTheWay while pods or others use it."""
@@ -340,7 +340,9 @@ class Clusters:
         def once() -> tuple[bool, Cluster]:
             with self._database.read() as connection:
                 known = clusters.find_cluster(connection, name)
-            attributes = self._imports.attributes(known) if known is not None and known.nodes else None
+            attributes = (
+                self._imports.register_attributes(known) if known is not None and known.nodes else None
+            )
             with self._database.write() as transaction:
                 id_ = clusters.lock(transaction, name)
                 if id_ is None:

@@ -139,7 +139,7 @@ class Preemption:
         is up or the caller is gone. `refresh` is called where the proposal is not enough.
         Raises NotFound for the cluster, ManifestError.
         """
-        view, document = self._cluster_cache.view(cluster), PodDocument.unnamed(cluster, pod)
+        view, document = self._cluster_cache.snapshot(cluster), PodDocument.unnamed(cluster, pod)
         incoming, spec = reading_of(document.manifest, view.facts.settings), _mapping(pod.get("spec"))
         if spec.get("preemptionPolicy") == "Never":
             return {}
@@ -152,10 +152,10 @@ class Preemption:
             is_enough = found and looked_at >= ENOUGH_NODES
             if is_enough or request_scope.is_over() or request_scope.caller_is_gone():
                 break
-            chosen = self._chosen(self._cluster_cache.view(cluster), preemptor, node, proposal)
+            chosen = self._chosen(self._cluster_cache.snapshot(cluster), preemptor, node, proposal)
             # A pod that has ended but was not reported yet must not cost another pod its place.
             if not (chosen and set(chosen) <= set(proposal.uids)) and refresh(node):
-                chosen = self._chosen(self._cluster_cache.view(cluster), preemptor, node, proposal)
+                chosen = self._chosen(self._cluster_cache.snapshot(cluster), preemptor, node, proposal)
             if chosen:
                 found[node] = Victims(chosen, proposal.violations)
         return found

@@ -31,10 +31,10 @@ from placement.pods.statements import StoredPod
 from placement.pods.writer import (
     NodeChanged,
     PodAttributes,
+    PodEntry,
     PodKey,
     PodMoves,
     PodPlacement,
-    PodReport,
     PodWriter,
 )
 from placement.providers.statements import clusters
@@ -66,9 +66,9 @@ def record(
     if root_id is not None and root_id not in locked.states:
         raise NodeChanged(f"Node {document.host} was replaced meanwhile.")
     writer.check_namesakes(transaction, facts, [sought], known)
-    report: PodReport
+    report: PodEntry
     if root_id is None:
-        report, stays = PodReport(document, _read(facts, document, same, KubeletPolicy())[1]), True
+        report, stays = PodEntry(document, _read(facts, document, same, KubeletPolicy())[1]), True
     else:
         report = placement = _arrival(facts, document, same, locked.states[root_id])
         stays = _recorded_before(placement.state, document) == placement.recorded

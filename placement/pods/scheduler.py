@@ -132,7 +132,7 @@ class PodScheduler:
             view = self.expire_and_view(cluster)
             if not is_fact:
                 return self._place(view, document, node, refusing, may_wait=may_wait)
-            attributes = self._writer.attributes(view.facts, [document.namespace])
+            attributes = self._writer.register_attributes(view.facts, [document.namespace])
             with self._database.write() as transaction:
                 is_new, answer = record(transaction, self._writer, view, document, attributes)
             return PlacementResult(is_new, False, answer)
@@ -164,10 +164,10 @@ class PodScheduler:
             # Writing a pod as new is refused if it is not new, so no check is needed before.
             with suppress(ManifestError):
                 incoming = reading_of(document.manifest, settings)
-                batch = self._decided_one(view, document, incoming, node, refusing)
+                batch = self._decide_one(view, document, incoming, node, refusing)
                 is_alone = batch.arrivals and not batch.concerns_all
                 if is_alone and self._database.backend.has_claim_statement:
-                    attributes = self._writer.attributes(view.facts, [document.namespace])
+                    attributes = self._writer.register_attributes(view.facts, [document.namespace])
                     with self._choice.active.taking(batch.arrivals[0].state.root_id):
                         batch.at = self._writer.place_at_once(view, batch.arrivals[0], attributes)
                     if batch.at is not None:
@@ -183,26 +183,26 @@ class PodScheduler:
         if same is not None and has_place and asks_for_the_same(same, incoming, settings):
             return self._renewed(view, same, node)
         if known or batch is None:
-            batch = self._decided_one(view, document, incoming, node, refusing, known)
+            batch = self._decide_one(view, document, incoming, node, refusing, known)
         if batch.arrivals:
             pod = incoming
 
             def again(now: ClusterSnapshot) -> _Batch:
-                decided = self._decided_one(now, document, pod, node, refusing, known)
+                decided = self._decide_one(now, document, pod, node, refusing, known)
                 if not decided.arrivals:
                     raise NodeChanged("Other pods came first.")
                 if pod.gang is not None:
                     _settle_gang(decided, pod.gang, {0: document}, "with it, ", may_wait=may_wait)
                 return decided
 
-            batch = self._written(batch, [document], again if batch.concerns_all else None)
+            batch = self._decide_and_write(batch, [document], again if batch.concerns_all else None)
         if batch.refused:
             # Taken out: an error that its own frame holds lives until the next full collection.
             raise batch.refused.pop(0)
         before = same.changed_at if same is not None and same.node is not None else None
         return _result(batch, 0)._replace(before=before)
 
-    def _decided_one(
+    def _decide_one(
         self,
         view: ClusterSnapshot,
         document: PodDocument,
@@ -357,14 +357,14 @@ class PodScheduler:
         fresh = {number: document for number, document in new.items() if not document.has_ended}
 
         def again(now: ClusterSnapshot) -> _Batch:
-            return self._decided(now, fresh, refusing)
+            return self._decide_gangs(now, fresh, refusing)
 
         if any(map(_may_concern_all, fresh.values())):
-            batch = self._written(_Batch(view, refusing, view), fresh.values(), again, gives_up=True)
+            batch = self._decide_and_write(_Batch(view, refusing, view), fresh.values(), again, gives_up=True)
         else:
             batch = again(view)
             if batch.arrivals:
-                batch = self._written(batch, fresh.values(), gives_up=True)
+                batch = self._decide_and_write(batch, fresh.values(), gives_up=True)
         outcomes = batch.refused | {number: _result(batch, number) for number in batch.arrivals}
         for number, outcome in outcomes.items():
             if documents[number].host:
@@ -393,7 +393,7 @@ class PodScheduler:
         coming = [each for each in members if not self._cluster_cache.may_have(view, [each.uid])]
         if gangs.standing_of(view.columns, gang).counts.get(gang.name, 0) + len(coming) >= gang.least:
             batch = _Batch(view, Refusing(), view)
-            self._decide(batch, dict(enumerate(coming)))
+            self._place_in_turn(batch, dict(enumerate(coming)))
             if not gangs.standing_of(batch.after.columns, gang).is_whole:
                 refused = {
                     coming[number].uid: error.refusals
@@ -410,13 +410,13 @@ class PodScheduler:
 
         Raises NotFound, Unavailable.
         """
-        view = self._cluster_cache.view(cluster)
+        view = self._cluster_cache.snapshot(cluster)
         if view.waiting and gangs.overdue(view.waiting):
             self.release_waiting(cluster)
-            view = self._cluster_cache.view(cluster)
+            view = self._cluster_cache.snapshot(cluster)
         if view.reserved and gangs.due_on(view.reserved):
-            retry_until_deadline(lambda: self._release(self._cluster_cache.view(cluster)))
-            view = self._cluster_cache.view(cluster)
+            retry_until_deadline(lambda: self._release(self._cluster_cache.snapshot(cluster)))
+            view = self._cluster_cache.snapshot(cluster)
         return view
 
     def release_waiting(self, cluster: str, gang: Gang | None = None) -> None:
@@ -426,7 +426,7 @@ class PodScheduler:
         """
 
         def once() -> None:
-            view = self._cluster_cache.view(cluster)
+            view = self._cluster_cache.snapshot(cluster)
             if view.waiting and gang is not None:
                 self._give_up(view, gangs.standing_of(view.columns, gang).waiting)
             elif view.waiting:
@@ -441,7 +441,7 @@ class PodScheduler:
         """
         if not waiting:
             return
-        attributes = self._writer.attributes(view.facts)
+        attributes = self._writer.register_attributes(view.facts)
         with self._database.write() as transaction:
             locked = self._writer.lock(transaction, view, {each.node.root_id for each in waiting})
             now = {pod.uid: pod for state in locked.states.values() for pod in state.waiting}
@@ -452,21 +452,21 @@ class PodScheduler:
 
     def _release(self, view: ClusterSnapshot) -> None:
         if due := gangs.due_on(view.reserved):
-            attributes = self._writer.attributes(view.facts)
+            attributes = self._writer.register_attributes(view.facts)
             with self._database.write() as transaction:
                 locked = self._writer.lock_unchanged(transaction, view, {each.root_id for each in due})
                 self._writer.commit(transaction, locked, attributes, PodMoves(ending=due))
 
     # -- the steps of both ----------------------------------------------------------------------------
 
-    def _decided(
+    def _decide_gangs(
         self, view: ClusterSnapshot, documents: Mapping[int, PodDocument], refusing: Refusing
     ) -> _Batch:
         """Decide where pods go, one after another; of gangs that are placed together enough, or none."""
         batch = _Batch(view, refusing, view)
         for gang, members in gangs.placed_together(documents):
             tried = _Batch(view, refusing, batch.after)
-            self._decide(tried, members)
+            self._place_in_turn(tried, members)
             if gang is not None:
                 _settle_gang(tried, gang, members, others=batch.arrivals.values())
             batch.refused |= tried.refused
@@ -476,7 +476,7 @@ class PodScheduler:
                 batch.after = tried.after
         return batch
 
-    def _decide(self, batch: _Batch, documents: Mapping[int, PodDocument]) -> None:
+    def _place_in_turn(self, batch: _Batch, documents: Mapping[int, PodDocument]) -> None:
         """Decide where new pods go; one that would use up a reservation is left out."""
         for number, document in documents.items():
             try:
@@ -492,7 +492,7 @@ class PodScheduler:
                 node = batch.after.nodes[arrival.state.root_id].with_pod(arrival.recorded)
                 batch.after = batch.after.with_node(node)
 
-    def _written(
+    def _decide_and_write(
         self,
         batch: _Batch,
         documents: Collection[PodDocument],
@@ -507,19 +507,19 @@ class PodScheduler:
         """
         facts, refusing = batch.before.facts, batch.refusing
         arriving = map(attrgetter("document"), batch.arrivals.values()) if again is None else documents
-        attributes = self._writer.attributes(facts, {each.namespace for each in arriving})
+        attributes = self._writer.register_attributes(facts, {each.namespace for each in arriving})
         tried: list[NodeInfo] = []
         try:
             with self._database.write() as transaction:
                 if again is not None:
                     clusters.lock_alone(transaction, facts.id)
-                    now = self._cluster_cache.view(facts.name)
+                    now = self._cluster_cache.snapshot(facts.name)
                     if now.facts != facts:
                         raise NodeChanged("The cluster changed meanwhile.")
                     batch = again(now)
                 if batch.arrivals:
                     tried += [batch.before.nodes[each.state.root_id] for each in batch.arrivals.values()]
-                    self._write(transaction, batch, attributes, checks_rules=again is None)
+                    self._write_batch(transaction, batch, attributes, checks_rules=again is None)
         except (NodeRefused, ProviderGone) as refusal:
             # It may be one where only members that waited are freed.
             nodes = batch.before.nodes.values()
@@ -543,7 +543,7 @@ class PodScheduler:
         batch.at = transaction.now
         return batch
 
-    def _write(
+    def _write_batch(
         self, transaction: Transaction, batch: _Batch, attributes: PodAttributes, *, checks_rules: bool
     ) -> None:
         view, arrivals, leaving = batch.before, list(batch.arrivals.values()), batch.leaving

@@ -144,7 +144,7 @@ class Pods(PodScheduler):
 
     def recorded_on(self, cluster: str, node: str) -> Sequence[RecordedPod]:
         """Return the pods on a node, none on one that is not known. Raises NotFound for the cluster."""
-        found = self._cluster_cache.view(cluster).by_name.get(node)
+        found = self._cluster_cache.snapshot(cluster).by_name.get(node)
         return () if found is None else found.pods
 
     def preview(
@@ -159,7 +159,7 @@ class Pods(PodScheduler):
         `node_names`: only these nodes are looked at, and unknown ones left out; `most` bounds the places.
         Raises NotFound for the cluster, ManifestError.
         """
-        view, document = self._cluster_cache.view(cluster), PodDocument.unnamed(cluster, pod)
+        view, document = self._cluster_cache.snapshot(cluster), PodDocument.unnamed(cluster, pod)
         incoming, ranking, columns = self._ranked(view, document, node_names)
         refusals = ranking.refusals(columns)
         best = islice(ranking.best_first(columns), most)
@@ -184,7 +184,7 @@ class Pods(PodScheduler):
         self, cluster: str, pod: Mapping[str, Any], node_names: Collection[str] | None = None
     ) -> dict[str, int]:
         """Return the score of each node on which the pod fits, 0 to 100, by name. Raises like `preview`."""
-        view, document = self._cluster_cache.view(cluster), PodDocument.unnamed(cluster, pod)
+        view, document = self._cluster_cache.snapshot(cluster), PodDocument.unnamed(cluster, pod)
         _, ranking, columns = self._ranked(view, document, node_names)
         return priorities(ranking, columns, view.facts.settings.host_scoring.max_score)
 
@@ -227,12 +227,12 @@ class Pods(PodScheduler):
         sought = PodKey(namespace, name)
 
         def once() -> None:
-            view = self._cluster_cache.view(cluster)
+            view = self._cluster_cache.snapshot(cluster)
             leaving = self.known(view, sought)
             if not leaving:
                 raise unknown_pod(cluster, namespace, name)
             precondition.check(leaving[0])
-            attributes = self._writer.attributes(view.facts, [namespace])
+            attributes = self._writer.register_attributes(view.facts, [namespace])
             roots = {pod.root_id for pod in leaving if pod.root_id is not None}
             with self._database.write() as transaction:
                 locked = self._writer.lock(transaction, view, roots)
@@ -277,7 +277,7 @@ class Reservations:
 
     def get(self, cluster: str, name: str) -> ReservationAnswer:
         """Return one reservation. Raises NotFound."""
-        view = self._cluster_cache.view(cluster)
+        view = self._cluster_cache.snapshot(cluster)
         row = next(iter(self._rows(view, name)), None)
         if row is None:
             raise unknown_pod(cluster, statements.RESERVED, name)
@@ -290,7 +290,7 @@ class Reservations:
 
         The second value is the cursor of the following page. Raises NotFound for the cluster.
         """
-        view = self._cluster_cache.view(cluster)
+        view = self._cluster_cache.snapshot(cluster)
         with self._database.read() as connection:
             cluster_id = found(connection, cluster).id
             wanted = PodFilter(node=node)

@@ -316,7 +316,7 @@ class PodTranslation:
 
     def translate(self, cluster: str, pod: Mapping[str, Any]) -> PodQueries:
         """Return the queries for a pod on the hosts of a cluster. Raises NotFound, ManifestError."""
-        view = self._cluster_cache.view(cluster)
+        view = self._cluster_cache.snapshot(cluster)
         incoming = import_pod(PodDocument.unnamed(cluster, pod).manifest, view.facts.settings)
         with self._database.read() as connection:
             stored = found(connection, cluster)

@@ -219,7 +219,7 @@ class ClosedNodes:
 
     def of(self, cluster: str) -> list[ClosedNode]:
         """Return the nodes of a cluster that refuse pods, by name. Raises NotFound, Unavailable."""
-        nodes = sorted(self._cluster_cache.view(cluster).nodes.values(), key=lambda node: node.name)
+        nodes = sorted(self._cluster_cache.snapshot(cluster).nodes.values(), key=lambda node: node.name)
         return [
             ClosedNode(cluster, node.name, node.root_uuid, why) for node in nodes for why in _reasons(node)
         ]

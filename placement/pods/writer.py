@@ -154,7 +154,7 @@ class PodKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PodReport:
+class PodEntry:
     """A pod that occupies nothing any more, and the answer about it."""
 
     document: PodDocument
@@ -162,7 +162,7 @@ class PodReport:
 
 
 @dataclass(frozen=True, slots=True)
-class PodPlacement(PodReport):
+class PodPlacement(PodEntry):
     """A pod that gets a place, or is reported at one: its node before it comes, and what it holds there.
 
     `ends` is how the reservation ends that it takes from, if no other pod may use that.
@@ -190,7 +190,7 @@ class PodMoves:
     ran, so reservations that they ended are brought back where their room is still free.
     """
 
-    arrivals: Sequence[PodReport] = ()
+    arrivals: Sequence[PodEntry] = ()
     leaving: Sequence[StoredPod] = ()
     ending: Sequence[Ending] = ()
     freed: Sequence[Waiting] = ()
@@ -213,7 +213,9 @@ class PodWriter:
         self._class_ids = ClassIds(database.history)
         self._cluster_cache = cluster_cache
 
-    def attributes(self, cluster: Cluster | ClusterFacts, namespaces: Iterable[str] = ()) -> PodAttributes:
+    def register_attributes(
+        self, cluster: Cluster | ClusterFacts, namespaces: Iterable[str] = ()
+    ) -> PodAttributes:
         """Return the attributes of consumers in these namespaces; call it before the transaction begins."""
         users = {_KUBELET_USER, _RESERVATION_USER, *filter(None, namespaces)}
         self._attributes.register(
@@ -396,7 +398,7 @@ class PodWriter:
             if changes:
                 self.write(transaction, changes)
             # Pods that hold nothing come and go, too.
-            providers.touch(transaction, (), idle)
+            providers.advance(transaction, dict.fromkeys(idle, 0))
         if moves.leaving:
             statements.delete(transaction, [pod.id for pod in moves.leaving])
         if keeps_off:
@@ -411,7 +413,7 @@ class PodWriter:
         statements.insert(transaction, attributes.cluster_id, list(map(pod_values, moves.arrivals)))
 
     def stay(
-        self, transaction: Transaction, facts: ClusterFacts, reports: Iterable[tuple[StoredPod, PodReport]]
+        self, transaction: Transaction, facts: ClusterFacts, reports: Iterable[tuple[StoredPod, PodEntry]]
     ) -> None:
         """Write what is reported of pods that stay where they are with what they hold, each with its row."""
         values = {}
@@ -510,7 +512,7 @@ class PodWriter:
         consumers.replace_held(transaction, emptied, fresh, left)
 
 
-def pod_values(report: PodReport, before: StoredPod | None = None) -> PodValues:
+def pod_values(report: PodEntry, before: StoredPod | None = None) -> PodValues:
     """Return the values of a pod's row; `before` is the row it replaces, of the same pod."""
     document, placement = report.document, report if isinstance(report, PodPlacement) else None
     ends = None if placement is None else placement.ends

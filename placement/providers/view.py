@@ -34,7 +34,7 @@ from placement.storage.feed import FeedBatch, Follower
 
 def homes_of(database: Database) -> frozenset[int] | None:
     """Return the ids of the aggregates with the trees that may be seen, None for all trees."""
-    names = request_scope.seen()
+    names = request_scope.visible_clusters()
     if names is None:
         return None
     if not names:
@@ -54,7 +54,7 @@ def aggregates(forest: Forest, ids: Mapping[str, int]) -> Mapping[str, int]:
 
     To a bound caller an aggregate of another cluster is one that never had a member.
     """
-    if request_scope.seen() is None:
+    if request_scope.visible_clusters() is None:
         return ids
     return {uuid: id_ for uuid, id_ in ids.items() if len(forest.aggregates.rows_with((id_,), forest.count))}
 
@@ -65,7 +65,7 @@ def group(name: str) -> str:
     Groups of bound callers are by cluster and name. Both go in as a SHA-256, as a name may have 255
     characters itself.
     """
-    names = request_scope.seen()
+    names = request_scope.visible_clusters()
     if names is None:
         return name
     return f"of-clusters:{hashlib.sha256('/'.join([*sorted(names), name]).encode()).hexdigest()}"
@@ -77,7 +77,7 @@ def hidden(held: Mapping[str, Mapping[str, object]], forest: Callable[[], Forest
     A bound caller sees a consumer that holds something, all of it in the forest that it sees. A consumer on a
     shared pool of the cluster and on a host of another cluster is hidden.
     """
-    if request_scope.seen() is None or not held:
+    if request_scope.visible_clusters() is None or not held:
         return set()
     row = cache(forest().row_of_uuid)
     return {uuid for uuid, on in held.items() if not on or any(row(provider) < 0 for provider in on)}

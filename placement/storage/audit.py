@@ -116,7 +116,8 @@ def described(acting: Initiator) -> tuple[str | None, ...]:
         acting.user_id,
         acting.project_id,
         ",".join(acting.roles) or None,
-        *(id_ and id_[:_LONGEST_ID] for id_ in (acting.request_id, acting.global_request_id)),
+        acting.request_id and acting.request_id[:_LONGEST_ID],
+        acting.global_request_id and acting.global_request_id[:_LONGEST_ID],
         acting.address,
     )
 

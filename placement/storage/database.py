@@ -73,8 +73,10 @@ class Executor(Protocol):
 class Transaction:
     """A write transaction that executes statements and knows its stamp."""
 
-    def __init__(self, connection: sa.Connection, backend: Backend, doubt: Callable[[], None]) -> None:
-        """Store `doubt`, which empties every cache of the process; it is called where a cache is stale."""
+    def __init__(
+        self, connection: sa.Connection, backend: Backend, forget_caches: Callable[[], None]
+    ) -> None:
+        """Store `forget_caches`, which empties the caches of the process; called where one is stale."""
         self.connection = connection
         self.execute: Callable[..., Any] = connection.execute
         # Which server, or file, this transaction is with: see `History` of the backends.
@@ -82,7 +84,7 @@ class Transaction:
         self.backend = backend
         self.locked, self.insert_or_ignore = backend.locked, backend.insert_or_ignore
         self.now = utcnow()
-        self.doubt = doubt
+        self.forget_caches = forget_caches
         self.records: list[AuditRecord] = []
 
     def record(
@@ -250,7 +252,7 @@ class Database:
                 try:
                     transaction.commit()
                 except sa.exc.DBAPIError as error:
-                    self._raise_doubt(error)
+                    self._raise_if_outcome_unknown(error)
                     raise
             self.backend.confirm(connection)
         if is_recorded:
@@ -265,7 +267,7 @@ class Database:
                 yield write
             except sa.exc.DBAPIError as error:
                 if write.is_sent:
-                    self._raise_doubt(error)
+                    self._raise_if_outcome_unknown(error)
                 raise
         if self.audits:
             self.retention.wrote()
@@ -278,7 +280,7 @@ class Database:
 
     # -- errors -------------------------------------------------------------------------------------
 
-    def _raise_doubt(self, error: sa.exc.DBAPIError) -> None:
+    def _raise_if_outcome_unknown(self, error: sa.exc.DBAPIError) -> None:
         """Raise OutcomeUnknown if what was sent may be committed: the connection was lost, not refused."""
         if error.connection_invalidated and self.backend.leaves_in_doubt(error.orig or error):
             self._note(error)

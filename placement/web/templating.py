@@ -64,7 +64,7 @@ def require(rule: str, cluster: str | None = None) -> None:
 
     Raises Forbidden unless the caller passes it.
     """
-    request_scope.see(_authorize(rule, cluster))
+    request_scope.show_only(_authorize(rule, cluster))
 
 
 def _authorize(rule: str, cluster: str | None, *, own_only: bool = False) -> request_scope.Clusters:

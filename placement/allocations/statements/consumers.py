@@ -239,7 +239,7 @@ def _check_registered(transaction: Transaction, given: Collection[ConsumerAttrib
         count = sa.select(sa.func.count()).where(table.c[column].in_(of_kind))
         found += transaction.execute(count).scalar_one() if of_kind else 0
     if found < len(wanted):
-        transaction.doubt()
+        transaction.forget_caches()
         raise TryAgain(
             "The database does not know a project, user or type of consumers any more: it is another one."
         )

@@ -23,7 +23,7 @@ _end: ContextVar[float] = ContextVar("placement_deadline", default=math.inf)
 _caller_is_gone: ContextVar[Callable[[], bool] | None] = ContextVar("placement_caller_is_gone", default=None)
 
 
-def of(arrival: float, seconds: float) -> float:
+def deadline_of(arrival: float, seconds: float) -> float:
     """Return the moment at which the work for a request ends, so that its answer is sent within `seconds`.
 
     Clients that wait for 30 seconds then learn why it was given up. Moments are of the monotonic clock.
@@ -31,9 +31,9 @@ def of(arrival: float, seconds: float) -> float:
     return arrival + seconds - min(_ANSWERING_SECONDS, seconds / 2)
 
 
-until = _end.set
+set_deadline = _end.set
 """Give the work of this thread (or context) time until a moment on the monotonic clock, or infinity."""
-at = _end.get
+deadline = _end.get
 """Return the moment on the monotonic clock at which time is up; infinity without a deadline."""
 
 
@@ -62,7 +62,7 @@ def within(seconds: float) -> Iterator[None]:
         _end.reset(token)
 
 
-attend = _caller_is_gone.set
+watch_caller = _caller_is_gone.set
 """Note how to find out whether the caller of this thread left (None: never)."""
 
 
@@ -123,7 +123,7 @@ class WaitingRoom:
 
 # The clusters that the current work may see: everything, or what some clusters have.
 #
-# The gate sets them for each request (`app`, `http.gate`), and everything that reads heeds them
+# Each request has them set (`http.middleware`, `http.gate`), and everything that reads heeds them
 # (`providers.view`). Before its gate ran, a request sees nothing: a forgotten gate shows nothing. Outside of
 # requests all is visible: commands and threads of the service itself are bound to no cluster.
 
@@ -135,9 +135,9 @@ NOTHING: Clusters = frozenset()
 _seen: ContextVar[Clusters] = ContextVar("placement_scope", default=EVERYTHING)
 
 
-see = _seen.set
+show_only = _seen.set
 """Let this thread (or context) see some clusters from now on, and nothing else."""
-seen = _seen.get
+visible_clusters = _seen.get
 """Return the clusters that may be seen at the moment."""
 
 

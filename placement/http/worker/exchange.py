@@ -195,7 +195,7 @@ class Exchange:
         self.is_counted = False
         self._arrival = time.monotonic()
         # Once it has begun there is none.
-        self.deadline = request_scope.of(self._arrival, connection.limits.request_seconds)
+        self.deadline = request_scope.deadline_of(self._arrival, connection.limits.request_seconds)
         self.keep_alive = True
         self.abandoned = False
         # The lane where it waits for threads; set when it is handed over.

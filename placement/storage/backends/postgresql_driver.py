@@ -76,7 +76,7 @@ class WatchedConnection(psycopg2.extensions.connection):  # type: ignore[misc]
     def allow(self) -> None:
         """Note until when the statement that begins now may run."""
         now = time.monotonic()
-        self.expires = min(now + self.patience, max(now, request_scope.at()) + GRACE_SECONDS)
+        self.expires = min(now + self.patience, max(now, request_scope.deadline()) + GRACE_SECONDS)
 
     def close(self) -> None:
         super().close()

@@ -23,7 +23,7 @@ def test_the_pool_has_a_connection_for_all(backend: str, monkeypatch: pytest.Mon
         use_cases = UseCases(database, SearchSettings())
         use_cases.clusters.put("edge", {})
         use_cases.forest.current()
-        use_cases.cluster_cache.view("edge")
+        use_cases.cluster_cache.snapshot("edge")
         kept = database.connections()["used"]
         # Health, the removal of old records and [capacity] watch.
         others = 3

@@ -16,7 +16,7 @@ from tests.patience import PATIENCE_SECONDS, eventually
 def outcome(cluster_cache: ClusterCache, seconds: float) -> type[Exception] | None:
     with request_scope.within(seconds):
         try:
-            cluster_cache.view("edge")
+            cluster_cache.snapshot("edge")
         except (NotFound, Unavailable) as error:
             return type(error)
     return None

@@ -152,9 +152,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setattr(
         transactions, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep, pauses=pauses)
     )
-    request_scope.until(math.inf)
+    request_scope.set_deadline(math.inf)
     yield transactions.time
-    request_scope.until(math.inf)
+    request_scope.set_deadline(math.inf)
 
 
 def insert(transaction: Transaction, *traits: str) -> None:
@@ -288,8 +288,8 @@ def test_a_deadline_bounds_what_is_waited_for_where_it_was_set(clock: Any):
 
 
 def test_the_next_request_of_a_thread_begins_anew(clock: Any):
-    request_scope.until(time.monotonic() - 1)
-    request_scope.until(time.monotonic() + 100)
+    request_scope.set_deadline(time.monotonic() - 1)
+    request_scope.set_deadline(time.monotonic() + 100)
     assert request_scope.remaining() > 0
-    request_scope.until(math.inf)
-    assert request_scope.at() == math.inf
+    request_scope.set_deadline(math.inf)
+    assert request_scope.deadline() == math.inf
