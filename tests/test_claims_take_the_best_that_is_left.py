@@ -117,6 +117,7 @@ def test_nothing_left_is_told_with_the_reason(api, hosts):
     )
 
 
+@pytest.mark.both_databases
 def test_the_next_best_is_taken_when_the_best_is_gone(api, hosts, monkeypatch):
     """The database refuses the first candidate, as it does when somebody else was faster."""
     refused: list[str] = []

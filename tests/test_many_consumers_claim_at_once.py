@@ -172,6 +172,7 @@ def test_amounts_are_split_as_one_after_another(api: Client):
     assert one_by_one(api, members) == together
 
 
+@pytest.mark.both_databases
 def test_whoever_loses_a_race_is_searched_for_again(api: Client, monkeypatch: pytest.MonkeyPatch):
     hosts = [api.provider(f"host-{number}", VCPU=2) for number in range(3)]
     real = Claims.replace
