@@ -14,6 +14,7 @@ import orjson
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
+from prometheus_client import REGISTRY
 from werkzeug.formparser import FormDataParser
 from werkzeug.test import TestResponse
 
@@ -341,6 +342,11 @@ def test_no_odd_address_makes_a_page_fail(admin: FlaskClient):
 
 
 def test_claims_refuse_what_no_page_sends(admin: FlaskClient):
+    def refused() -> float:
+        labels = {"kind": "consumer", "outcome": "bad_request"}
+        return REGISTRY.get_sample_value("placement_claims_total", labels) or 0
+
+    before = refused()
     provider, key = str(uuid.uuid4()), form_key(admin, "/ui/why")
     who = {"form_key": key, "consumer_uuid": str(uuid.uuid4()), "project_id": "p", "user_id": "u"}
     for changes, said in (
@@ -356,6 +362,7 @@ def test_claims_refuse_what_no_page_sends(admin: FlaskClient):
         answer = admin.post("/ui/claims", data=data)
         assert answer.status_code == 400, changes
         assert said in answer.text
+    assert refused() == before + 1, "claims of pages are counted as those of the API are"
     unnamed = {"form_key": key, "cluster": "edge", "pod": "kind: Pod\napiVersion: v1"}
     assert "Pod.metadata.name" in admin.post("/ui/pod-claims", data=unnamed).text
 

@@ -359,7 +359,7 @@ def _claim() -> Response:
     cpus = request.form.get("dedicated_cpus")
     # A bad list of CPUs is refused before anything is written.
     parse_cpu_list(cpus or "")
-    use_cases().claims.replace([claim])
+    use_cases().claims.put([claim])
     if cpus:
         use_cases().claims.note_dedicated_cpus(consumer, 1, cpus)
     return to(address(f"/consumers/{consumer}", claimed=1))
