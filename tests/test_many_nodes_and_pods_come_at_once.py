@@ -263,7 +263,7 @@ def test_pods_are_decided_again_when_a_node_changes_meanwhile(
     cluster: Client, database: Database, monkeypatch: pytest.MonkeyPatch
 ):
     all_nodes(cluster, *bodies(1))
-    real = PodScheduler._decided
+    real = PodScheduler._decide_gangs
     others = iter(["8"])
 
     def beaten(self: Any, *arguments: Any) -> Any:
@@ -272,7 +272,7 @@ def test_pods_are_decided_again_when_a_node_changes_meanwhile(
             assert cluster.put(f"{CLUSTER}/pods/default/faster", named("faster", cpus)).status_code == 201
         return decided
 
-    monkeypatch.setattr(PodScheduler, "_decided", beaten)
+    monkeypatch.setattr(PodScheduler, "_decide_gangs", beaten)
     outcomes = all_pods(cluster, named("a", "6"), named("b", "6"))
     assert statuses(outcomes) == [201, 409]
     pod_invariants.check(database, "edge")

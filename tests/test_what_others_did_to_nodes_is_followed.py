@@ -37,7 +37,7 @@ def cluster(api: Client) -> Client:
 def following(cluster: Client, database: Database) -> Iterator[ClusterCache]:
     """What another process knows of them."""
     cache = ClusterCache(database)
-    assert len(cache.view("edge").nodes) == 3
+    assert len(cache.snapshot("edge").nodes) == 3
     yield cache
     cache.close()
 
@@ -55,14 +55,14 @@ def left(node: NodeInfo) -> dict[Place, int]:
 
 
 def assert_follows(cache: ClusterCache, database: Database) -> None:
-    seen, stored = cache.view("edge").nodes, loaded(database, "edge")
+    seen, stored = cache.snapshot("edge").nodes, loaded(database, "edge")
     assert facts(seen) == facts(stored)
     assert [node.host for node in seen.values()] == [stored[root_id].host for root_id in seen]
 
 
 def known(cache: ClusterCache) -> set[tuple[str, str] | str]:
     """Names and uids of all pods and reservations."""
-    holders = [each for node in cache.view("edge").nodes.values() for each in node.holders]
+    holders = [each for node in cache.snapshot("edge").nodes.values() for each in node.holders]
     return {(each.namespace, each.name) for each in holders} | {each.uid for each in holders}
 
 
@@ -153,11 +153,11 @@ def test_a_change_is_known_as_if_loaded_afresh(
     database: Database,
 ):
     for change in changes:
-        before, there = facts(following.view("edge").nodes), known(following)
+        before, there = facts(following.snapshot("edge").nodes), known(following)
         change(cluster, database)
         assert_follows(following, database)
-        assert facts(following.view("edge").nodes) != before
-        view, now = following.view("edge"), known(following)
+        assert facts(following.snapshot("edge").nodes) != before
+        view, now = following.snapshot("edge"), known(following)
         assert {key for key in there | now if following.may_have(view, [key])} == now
 
 
@@ -169,15 +169,15 @@ def test_pods_that_come_are_read_by_what_was_prepared(
         for number in range(3):
             body = pod_manifest(cpu="1", qos="LS")
             assert cluster.put(f"{CLUSTER}/pods/default/p{number}", body).status_code == 201
-            following.view("edge")
+            following.snapshot("edge")
     assert_follows(following, database)
 
 
 def test_only_pods_that_come_are_counted(cluster: Client, following: ClusterCache, database: Database):
     def counted() -> list[bool]:
-        return [node.counted is not None for node in following.view("edge").by_name.values()]
+        return [node.counted is not None for node in following.snapshot("edge").by_name.values()]
 
-    before = following.view("edge").nodes
+    before = following.snapshot("edge").nodes
     was = facts(before)
     assert counted() == [False] * 3, "each counted what it has when it was asked"
     node = cluster.put(f"{CLUSTER}/pods/default/db", pod_manifest(cpu="1", qos="LS")).json["node"]
@@ -224,7 +224,7 @@ def test_a_uid_that_went_under_one_name_and_came_under_another_is_known(
 ):
     uid = str(uuid4())
     assert cluster.put(f"{CLUSTER}/pods/default/x", pod_manifest(cpu="1", uid=uid)).status_code == 201
-    view = following.view("edge")
+    view = following.snapshot("edge")
     (home,) = [node for node in view.nodes.values() if any(pod.uid == uid for pod in node.pods)]
     (other, *_) = [node for node in view.nodes.values() if node is not home]
     (pod,) = [pod for pod in home.pods if pod.uid == uid]
@@ -232,4 +232,4 @@ def test_a_uid_that_went_under_one_name_and_came_under_another_is_known(
     image.replace([other.root_id], {other.root_id: other.with_pod(replace(pod, name="y"))})
     image.replace([home.root_id], {home.root_id: home.without(frozenset({pod.consumer}))})
     asked = [uid, ("default", "y"), ("default", "x")]
-    assert [following.may_have(image.view, [key]) for key in asked] == [True, True, False]
+    assert [following.may_have(image.snapshot, [key]) for key in asked] == [True, True, False]

@@ -23,7 +23,6 @@ from placement.engine.domain.errors import Conflict, PlacementError
 from placement.engine.domain.explanation import first_obstacle
 from placement.engine.domain.groups import CandidateQuery, Mappings, SplitRule, rebuilt, settled
 from placement.engine.domain.inventories import ConsumerClaim
-from placement.engine.domain.request_scope import visible_clusters
 from placement.engine.forest.inventories import Draw
 from placement.engine.forest.simulation import SimulatedForest
 from placement.engine.search.answer import Answer, Element
@@ -178,8 +177,7 @@ def held_already(
                 f"consumer_uuid: {applicant.consumer_uuid} exists and belongs to project "
                 f"{consumer.project_id} and user {consumer.user_id}"
             )
-        # A bound caller gets one answer for all reasons.
-        return reason if reason is None or visible_clusters() is None else view.taken(applicant.consumer_uuid)
+        return None if reason is None else view.refusal(applicant.consumer_uuid, reason)
     query = candidates.asked_of(application.wish.query, resources)
     # A caller that may ask about one cluster only must not learn what the consumer has in another.
     if not _is_asked_for(resources, query) or not resources.keys() <= set(inside):

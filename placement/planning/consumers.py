@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import sqlalchemy as sa
 
 from placement.allocations.candidates import CandidateSearch, SearchOptions
@@ -179,7 +178,7 @@ class Roster:
         self._view, self._candidates, self._ground = view, candidates, ground
         self._homes, self._budget = homes, budget
         self._clusters = {each.facts.id: each for each in clusters}
-        rows = np.flatnonzero(ground.alive())
+        (rows,) = ground.alive().nonzero()
         self.rows = dict(zip(ground.providers.id[rows].tolist(), rows.tolist(), strict=True))
         nodes = [(each.facts.id, node) for each in clusters for node in each.columns.nodes]
         # Rows of the hosts of each cluster by storage id.

@@ -33,7 +33,6 @@ from placement.engine.numa.host import (
     PodRefused,
     RefusalClass,
     amplified,
-    summed,
 )
 from placement.engine.scoring.order import DEFAULT_SCORING, Strategy
 from placement.pods.model import (
@@ -337,7 +336,7 @@ def with_ledger(host: Host, ledger: HostLedger, unreadable_pods: Sequence[str] =
     state = replace(
         host.state,
         use=ledger.cpu_use(layout),
-        held=summed(holding.amounts for holding in ledger.holdings.values()),
+        held=ledger.amounts(),
         neighbours=ledger.numa_neighbours(layout),
         groups=ledger.grouped_cpus(layout),
     )

@@ -83,6 +83,11 @@ def hidden(held: Mapping[str, Mapping[str, object]], forest: Callable[[], Forest
     return {uuid for uuid, on in held.items() if not on or any(row(provider) < 0 for provider in on)}
 
 
+def refusal(consumer_uuid: str, reason: Conflict) -> Conflict:
+    """Return why a consumer may not claim; a bound caller gets one answer for all reasons, `taken`."""
+    return reason if request_scope.visible_clusters() is None else taken(consumer_uuid)
+
+
 def taken(consumer_uuid: str) -> Conflict:
     """Return the refusal of a consumer that holds something else, here or elsewhere."""
     return Conflict(f"consumer_uuid: {consumer_uuid} already holds something else than the query asks for")

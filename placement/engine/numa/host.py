@@ -234,6 +234,10 @@ class CpuUse:
         """Every CPU that is held at all."""
         return self.counts[0] if self.counts else 0
 
+    def saturated(self, limit: int) -> int:
+        """Return the CPUs held `limit` times or more."""
+        return self.counts[limit - 1] if len(self.counts) >= limit else 0
+
     def plus(self, cpus: int, level: ExclusiveLevel = ExclusiveLevel.NONE) -> CpuUse:
         """Return the use after one more pod of that level holds these CPUs."""
         counts, carried = [], cpus
@@ -326,6 +330,10 @@ class HostLedger:
             use = use.plus(cpus & layout.cpus, holding.level)
         return use
 
+    def amounts(self) -> NumaAmounts:
+        """Return what the pods hold on each NUMA node."""
+        return summed([holding.amounts for holding in self.holdings.values()])
+
     def numa_neighbours(self, layout: CpuLayout) -> NumaNeighbours:
         """Return which NUMA nodes have bound pods of which kind."""
         one, several = 0, 0
@@ -401,9 +409,7 @@ class HostState:
 
         Source: koordinator.md, "Available CPUs and the view".
         """
-        limit = self.rules.share_limit
-        saturated = use.counts[limit - 1] if len(use.counts) >= limit else 0
-        return self.layout.cpus & ~saturated & ~self.unallocatable
+        return self.layout.cpus & ~use.saturated(self.rules.share_limit) & ~self.unallocatable
 
     def barred_cpus(self, group: str, level: ExclusiveLevel) -> int:
         """Return the CPUs that a pod of a group may not get at that level.
