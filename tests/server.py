@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from contextvars import Context
 from dataclasses import dataclass
 from functools import cache
+from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -245,7 +246,13 @@ class _Quiet(WSGIRequestHandler):
 @contextmanager
 def hosted(application: Flask) -> Iterator[str]:
     """The URL of an application that a thread of this process serves, for clients that start no process."""
-    server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=_Quiet)
+    with served(make_server("127.0.0.1", 0, application, threaded=True, request_handler=_Quiet)) as url:
+        yield url
+
+
+@contextmanager
+def served(server: HTTPServer) -> Iterator[str]:
+    """The URL of a server that a thread of this process runs; it is closed after the block."""
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:

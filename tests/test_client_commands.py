@@ -8,11 +8,9 @@ import json
 import shlex
 import subprocess
 import sys
-import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -30,6 +28,7 @@ from tests.commands import refusal, run
 from tests.kubernetes import MIXED, ROWS, STATUS, node_manifests, pod_manifest
 from tests.patience import PATIENCE_SECONDS
 from tests.reservations import WEB, reservation
+from tests.server import served
 
 CONSUMER = "b43dbd27-06a5-4dc9-a073-feda931c578a"
 NODE = examples() / "edge" / "nodes" / "edge-01.yaml"
@@ -703,21 +702,8 @@ class _Stranger(BaseHTTPRequestHandler):
         pass
 
 
-@contextmanager
-def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    server = HTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 def test_a_server_that_is_no_placement_service_is_one_clear_line():
-    with listening(_Stranger) as url:
+    with served(HTTPServer(("127.0.0.1", 0), _Stranger)) as url:
         assert "is no placement service" in refusal("--url", url, "cluster", "list")
         assert refusal("--url", url, "cluster", "show", "x") == "<html> hello </html>"
         assert "answers 500" in refusal("--url", url, "cluster", "delete", "x")
@@ -737,7 +723,7 @@ def test_rows_are_written_before_the_last_page_is_asked_for(examples_url, crowd)
             self.end_headers()
             self.wfile.write(content)
 
-    with listening(Gate) as url:
+    with served(HTTPServer(("127.0.0.1", 0), Gate)) as url:
         cut = run("--url", url, "allocation", "list", "--user", "crowd", "-f", "value", "-c", "Consumer")
     assert (cut.returncode, cut.stderr) == (1, "placement: no second page\n")
     assert len(cut.stdout.splitlines()) == 1000

@@ -198,7 +198,7 @@ class NodeLoader:
             parts = statements.parts(connection, cluster.id, roots)
         descriptions = self._descriptions(connection, cluster, parts.nodes, known or {}, given or {})
         recorded: dict[int, list[RecordedPod]] = defaultdict(list)
-        stated = statements.said(connection, [pod.id for pod in parts.pods if lacks_labels(pod)])
+        stated = statements.manifest_parts(connection, [pod.id for pod in parts.pods if lacks_labels(pod)])
         for pod in parts.pods:
             read = record_of(pod) or rescued(connection, cluster.id, cluster.settings, pod)
             recorded[pod.root_id].append(labelled(read, *stated[pod.id]) if pod.id in stated else read)

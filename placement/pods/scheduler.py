@@ -123,8 +123,8 @@ class PodScheduler:
 
         A repeated request, with the uid and demands of before, returns what the pod has. Another pod of that
         name is replaced. `may_wait`: if too few of its gang have places, it takes its own and waits for the
-        others. Raises NotFound for the cluster, ManifestError with everything that
-        is wrong, BadRequest, Unschedulable, Conflict, Unavailable.
+        others. Raises NotFound for the cluster, ManifestError with everything that is wrong, BadRequest,
+        Unschedulable, Conflict, Unavailable.
         """
         refusing, is_fact = Refusing(), document.host or document.has_ended
 

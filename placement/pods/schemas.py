@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Mapping as MappingABC
-from itertools import repeat
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
@@ -436,7 +435,7 @@ class ContainerSchema(AnswerSchema):
 
 def _containers(pod: PodAnswer) -> list[tuple[str, bool, Any]]:
     cpus = missing if pod.node is None else pod.container_cpus
-    return list(zip(pod.containers, repeat(pod.lifts_cfs_quota), repeat(cpus)))
+    return [(name, pod.lifts_cfs_quota, cpus) for name in pod.containers]
 
 
 def _pod_remarks(pod: PodAnswer) -> tuple[str, ...]:

@@ -436,7 +436,7 @@ def pod_manifests(connection: Executor, cluster_id: int, uids: Collection[str]) 
     return list(connection.execute(statement).scalars())
 
 
-def said(connection: Executor, ids: Collection[int]) -> dict[int, tuple[Any, Any, Any]]:
+def manifest_parts(connection: Executor, ids: Collection[int]) -> dict[int, tuple[Any, Any, Any]]:
     """Return labels, affinity and annotations in the manifests of pods by id; no statement runs for none."""
     found: dict[int, tuple[Any, Any, Any]] = {}
     if not ids:

@@ -398,7 +398,7 @@ class PodWriter:
             if changes:
                 self.write(transaction, changes)
             # Pods that hold nothing come and go, too.
-            providers.advance(transaction, dict.fromkeys(idle, 0))
+            providers.touch(transaction, (), idle)
         if moves.leaving:
             statements.delete(transaction, [pod.id for pod in moves.leaving])
         if keeps_off:

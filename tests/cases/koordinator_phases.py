@@ -14,7 +14,7 @@ from placement.pods.koordinator import annotations as keys
 from placement.pods.koordinator.annotations import completed_spec, status_document
 from placement.pods.koordinator.host_cpus import host_bind_policy
 from placement.pods.koordinator.pod import interpret_pod
-from placement.pods.model import KubeletPolicy, PodRequest, ResourceSpec, ResourceStatus
+from placement.pods.model import NO_REQUEST, KubeletPolicy, PodRequest, ResourceSpec, ResourceStatus
 from placement.pods.rules.numa import PodAllocation, allocate_on_host, rate_host
 from placement.pods.rules.rule import Fit, IncomingPod
 from tests.cases import koordinator_inputs as read
@@ -29,7 +29,7 @@ def interpret(given: Json, profile: Profile) -> Outcome:
     pod = read.pod(given["pod"] or {})
     request = interpret_pod(pod, read.settings(profile, given, default_bind=""))
     pod.manifest.root.report.raise_findings()
-    if not request.amounts:
+    if request is NO_REQUEST:
         return {"skip": True}
     designated = request.designated
     return {

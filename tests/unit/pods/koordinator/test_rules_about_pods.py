@@ -24,7 +24,7 @@ from placement.pods.koordinator.annotations import (
 )
 from placement.pods.koordinator.pod import admission_violations
 from placement.pods.manifests.pod import pod_limit, pod_requests
-from placement.pods.model import KubeletPolicy, QosClass, SchedulerSettings
+from placement.pods.model import NO_REQUEST, KubeletPolicy, QosClass, SchedulerSettings
 from placement.pods.rules.numa import allocate_on_host
 from placement.pods.rules.rule import Fit
 from tests.unit.pods.koordinator.pods import admitted, build_pod, held, host, judged, read, request_of
@@ -95,7 +95,7 @@ class Reading:
 
     def request(self, members: dict[str, Any] | None) -> Any:
         found = request_of(self.document, self.settings)
-        if not found.amounts:
+        if found is NO_REQUEST:
             return None
         return {name: getattr(found, name) for name in members or {"bound": None}}
 
