@@ -7,8 +7,7 @@ from typing import Any
 
 from placement.common.pod_identity import ENDED_PHASES
 from placement.engine.domain.errors import PlacementError, Unanswered
-from placement.sync.api_server import ApiServer, ApiServerError, object_path, preload
-from placement.sync.watching import ALL_PODS, pods_path
+from placement.sync.api_server import ALL_PODS, ApiServer, ApiServerError, object_path, pods_path, preload
 
 
 class ApiServerBinder:

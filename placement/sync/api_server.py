@@ -283,6 +283,15 @@ def object_path(collection: str, *segments: str) -> str:
     return "/".join([collection, *(quote(segment, safe="") for segment in segments)])
 
 
+CORE = "/api/v1"
+ALL_PODS = f"{CORE}/pods"
+
+
+def pods_path(namespace: str) -> str:
+    """Return the path of the pods of a namespace."""
+    return object_path(CORE, "namespaces", namespace, "pods")
+
+
 def _event(line: bytes) -> Event:
     try:
         decoded = orjson.loads(line)

@@ -15,7 +15,7 @@ from placement.common import probes
 from placement.common.probes import Check
 from placement.engine.domain.errors import PlacementError
 from placement.metrics.sharing import exposition
-from placement.sync.api_server import ApiServer, ApiServerError, object_path
+from placement.sync.api_server import ApiServer, ApiServerError, object_path, pods_path
 from placement.sync.events import RejectionEvents
 from placement.sync.figures import LAG_SECONDS, LEADS, OBJECTS, REJECTED
 from placement.sync.leadership import Leadership, NotLeading
@@ -43,7 +43,6 @@ from placement.sync.watching import (
     Watching,
     collections,
     list_into,
-    pods_path,
 )
 
 # How far the synchronization is, for its operator: its checks and its figures.

@@ -15,7 +15,7 @@ import orjson
 
 from placement.common.documents import RESERVATION_API_VERSION
 from placement.common.pod_identity import ENDED_PHASES, canonical_uid, resize_status
-from placement.sync.api_server import GONE, NOT_FOUND, ApiServer, ApiServerError, object_path
+from placement.sync.api_server import ALL_PODS, CORE, GONE, NOT_FOUND, ApiServer, ApiServerError, pods_path
 from placement.sync.figures import WATCH_FAILURES
 from placement.sync.service import PodId
 
@@ -196,8 +196,6 @@ class InformerStore:
 # The collections that are watched, and how their objects are read.
 
 
-_CORE = "/api/v1"
-ALL_PODS = f"{_CORE}/pods"
 _TOPOLOGY_GROUP = "topology.node.k8s.io/v1alpha1"
 RESERVATIONS = "reservations"
 _UNKNOWN = frozenset({NOT_FOUND})
@@ -247,7 +245,7 @@ def collections(namespaces: Iterable[str]) -> list[Collection]:
         for namespace in dict.fromkeys(namespaces)
     ]
     return [
-        Collection("nodes", ObjectKind.NODE, "v1", f"{_CORE}/nodes"),
+        Collection("nodes", ObjectKind.NODE, "v1", f"{CORE}/nodes"),
         Collection("topologies", ObjectKind.TOPOLOGY, _TOPOLOGY_GROUP, topologies, _UNKNOWN, _NO_TOPOLOGIES),
         # Roles of clusters without that kind need not name it, and then the answer is 403.
         Collection(
@@ -259,11 +257,6 @@ def collections(namespaces: Iterable[str]) -> list[Collection]:
         ),
         *(pods or [Collection("pods", ObjectKind.POD, "v1", ALL_PODS)]),
     ]
-
-
-def pods_path(namespace: str) -> str:
-    """Return the path of the pods of a namespace."""
-    return object_path(_CORE, "namespaces", namespace, "pods")
 
 
 def version_of(manifest: dict[str, Any]) -> str:
