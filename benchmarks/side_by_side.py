@@ -3,10 +3,11 @@
 python -m benchmarks.side_by_side ../before                          flat:10000 and numa:1000
 python -m benchmarks.side_by_side ../before --data cores:100 --seconds 10
 python -m benchmarks.side_by_side ../before --data pods:2000         pods on so many nodes of 128 CPUs
+python -m benchmarks.side_by_side ../before --database sqlite
 python -m benchmarks.side_by_side --audit                            what it costs to write records of changes
 
-Each is a service with one worker on a PostgreSQL of its own with the same data. A ratio above 1 says that
-this checkout is faster. Both run under the interpreter that runs this, with its packages. Two processes of
+Each is a service with one worker on a database of its own (PostgreSQL) with the same data; a ratio above 1
+says that this checkout is faster. Both run under the interpreter that runs this, with its packages. Two processes of
 one commit differ by up to a tenth: --rounds starts both anew so often, and medians over all are printed.
 With --audit the other is this checkout, too, without audit records, and only what writes is measured.
 """
@@ -25,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from benchmarks.data import claim_body, identifier
+from benchmarks.data import KINDS, build, claim_body, identifier
 from benchmarks.measure import Timing
 from benchmarks.pods import fill_nodes, fill_pods, tasks
 from benchmarks.queries import QUERIES
@@ -39,13 +40,13 @@ _HEADINGS = ["work", "the other, p50", "this one, p50", "the other / this one", 
 # Runs in the other checkout, with its benchmarks, tests and service.
 _SERVE = """
 import os, sys
-root, kind, count = sys.argv[1:]
+root, kind, count, database = sys.argv[1:]
 os.chdir(root)
 sys.path.insert(0, root)
 from benchmarks import bulk, data
 from tests.server import database_url, running_service
-with database_url("postgresql") as connection:
-    if kind != "pods":
+with database_url(database) as connection:
+    if kind != "pods" and database == "postgresql":
         bulk.fill(connection, data.KINDS[kind](int(count)))
     with running_service(connection, workers=1) as server:
         print(server.url, flush=True)
@@ -61,6 +62,7 @@ def main() -> None:
     parser.add_argument("--audit", action="store_true", help="the other keeps no audit records")
     parser.add_argument("--claims", type=int, default=_CLAIMS, help="how many are made")
     parser.add_argument("--data", nargs="+", default=["flat:10000", "numa:1000"], metavar="KIND:HOSTS")
+    parser.add_argument("--database", choices=["postgresql", "sqlite"], default="postgresql")
     parser.add_argument("--rounds", type=int, default=1, help="how often both are started")
     parser.add_argument("--seconds", type=float, default=4, help="per query and checkout")
     given = parser.parse_args()
@@ -77,24 +79,28 @@ def main() -> None:
             "of the rounds",
             "runs",
         ]
-        print_table(wanted, headings, rows)
+        print_table(f"{wanted} on {given.database}", headings, rows)
 
 
 def _measured(given: argparse.Namespace, kind: str, count: str) -> dict[str, list[Timing]]:
     """Return what each work took in the other checkout and in this one."""
     with ExitStack() as stack:
-        other = _served((given.other or _HERE).resolve(), kind, count, audits=not given.audit)
-        urls = [stack.enter_context(each) for each in (other, _served(_HERE, kind, count))]
+        data = [kind, count, given.database]
+        other = _served((given.other or _HERE).resolve(), data, audits=not given.audit)
+        urls = [stack.enter_context(each) for each in (other, _served(_HERE, data))]
         if kind == "pods":
             return dict(_pods(urls, int(count), only_writes=given.audit))
+        if given.database == "sqlite":
+            for url in urls:
+                build(url, KINDS[kind](int(count)), url)
         searches = [] if given.audit else _searches(urls, kind, given.seconds)
         return {**dict(searches), **dict(_claims(urls, kind, given.claims))}
 
 
 @contextmanager
-def _served(root: Path, kind: str, count: str, *, audits: bool = True) -> Iterator[str]:
-    """The URL of a service of that checkout."""
-    command = [sys.executable, "-c", _SERVE, str(root), kind, count]
+def _served(root: Path, data: list[str], *, audits: bool = True) -> Iterator[str]:
+    """The URL of a service of that checkout with `data`: kind, number of hosts and database."""
+    command = [sys.executable, "-c", _SERVE, str(root), *data]
     pipe = subprocess.PIPE
     environment = os.environ if audits else {**os.environ, "OS_AUDIT__ENABLED": "false"}
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
