@@ -6,9 +6,10 @@ python -m benchmarks.side_by_side ../before --data pods:2000         pods on so 
 python -m benchmarks.side_by_side ../before --database sqlite
 python -m benchmarks.side_by_side --audit                            what it costs to write records of changes
 
-Each is a service with one worker on a database of its own (PostgreSQL) with the same data; a ratio above 1
-says that this checkout is faster. Both run under the interpreter that runs this, with its packages. Two processes of
-one commit differ by up to a tenth: --rounds starts both anew so often, and medians over all are printed.
+Each is a service with one worker on a database of its own (PostgreSQL) with the same data. A ratio above 1
+says that this checkout is faster. Both run under the interpreter that runs this, with its packages. Two
+processes of one commit differ by up to a tenth: --rounds starts both anew so often, and medians over all are
+printed.
 With --audit the other is this checkout, too, without audit records, and only what writes is measured.
 """
 
