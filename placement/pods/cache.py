@@ -377,6 +377,11 @@ class ClusterSnapshot:
         """Return the nodes by name."""
         return self.columns.by_name
 
+    def known(self, roots: Iterable[int]) -> dict[int, NodeInfo]:
+        """Return the nodes that have these host providers; other providers are left out."""
+        rows, nodes = self.columns.order.by_root, self.columns.nodes
+        return {root_id: nodes[rows[root_id]] for root_id in roots if root_id in rows}
+
     def with_node(self, node: NodeInfo) -> ClusterSnapshot:
         """Return the snapshot with another state of one of its nodes."""
         return self.updated([node.root_id], {node.root_id: node}, ())
@@ -408,22 +413,15 @@ class _CachedCluster:
         self.snapshot = empty.updated((), nodes, ())
         self.pods = Counter(_pods_on(nodes.values()))
 
-    def replace(self, roots: Iterable[int], fresh: Mapping[int, NodeInfo]) -> None:
-        """Replace the nodes at these host providers by the fresh ones; nodes without a fresh one are gone."""
-        nodes = self.snapshot.nodes
-        before, left, gone = list[NodeInfo](), set[int](), set[str]()
-        for root_id in roots:
-            former = nodes.get(root_id)
-            if former is not None:
-                before.append(former)
-                left.add(root_id)
-                gone.add(former.name)
+    def replace(self, former: Mapping[int, NodeInfo], fresh: Mapping[int, NodeInfo]) -> None:
+        """Replace former nodes by fresh ones, by host provider; nodes without a fresh one are gone."""
+        gone = {node.name for node in former.values()}
         for state in fresh.values():
             gone.discard(state.name)
         # A thread that looks meanwhile finds every pod that stays and every pod in the view.
         self.pods.update(_pods_on(fresh.values()))
-        self.snapshot = self.snapshot.updated(left, fresh, gone)
-        for key in _pods_on(before):
+        self.snapshot = self.snapshot.updated(former.keys(), fresh, gone)
+        for key in _pods_on(former.values()):
             if self.pods[key] == 1:
                 del self.pods[key]
             else:
@@ -433,9 +431,9 @@ class _CachedCluster:
 def _pods_on(nodes: Iterable[NodeInfo]) -> Iterator[PodName | str]:
     """Yield the name and the uid of every pod on nodes, reservations included."""
     for node in nodes:
-        for holder in node.holders:
-            yield holder.namespace, holder.name
-            yield holder.uid
+        for pod in (*node.pods, *node.reservations):
+            yield pod.namespace, pod.name
+            yield pod.uid
 
 
 def _kept(
@@ -453,6 +451,7 @@ class ClusterCache(Follower):
     def __init__(self, database: Database) -> None:
         super().__init__(database, "nodes")
         self._images: dict[int, _CachedCluster] = {}
+        self.clusters = self._images.keys()
         self._ids: dict[str, int] = {}
         # Stamps of rows (by id) that need no reading: the last look brought them, or this process wrote them.
         self._seen: set[tuple[int, int]] = set()
@@ -514,13 +513,8 @@ class ClusterCache(Follower):
                 mine = (root_id, stamp) in self._written
                 if not (is_old or mine or (provider_id, stamp) in self._seen):
                     return
-            image.replace([root_id], {root_id: after})
+            image.replace({root_id: before}, {root_id: after})
             self._written.add((root_id, written.stamp))
-
-    @property
-    def clusters(self) -> Sequence[int]:
-        """Return the ids of the clusters that are remembered."""
-        return list(self._images)
 
     def begin(self) -> None:
         """Do nothing: clusters are loaded when they are asked for."""
@@ -538,21 +532,19 @@ class ClusterCache(Follower):
                 if not is_known:
                     stale.setdefault(row.cluster_id, set()).add(root_id)
         for image in self._images.values():
-            gone = image.snapshot.nodes.keys() & set(look.deleted)
-            if gone:
+            if gone := image.snapshot.known(look.deleted):
                 image.replace(gone, {})
         for cluster_id, roots in stale.items():
             image = self._images[cluster_id]
-            facts, nodes = image.snapshot.facts, image.snapshot.nodes
-            known, fresh = roots & nodes.keys(), {}
-            if known:
-                parts = self.feed.node_parts(facts.id, known, look.horizon)
-                fresh = self.loader.renewed(facts, parts, nodes)
+            facts, former, fresh = image.snapshot.facts, image.snapshot.known(roots), dict[int, NodeInfo]()
+            if former:
+                parts = self.feed.node_parts(facts.id, former, look.horizon)
+                fresh = self.loader.renewed(facts, parts, former)
             rest = roots - fresh.keys()
             if rest:
                 with self.feed.one_state(look.horizon) as connection:
-                    fresh |= self.loader.load(connection, facts, rest, nodes)
-            image.replace(roots, fresh)
+                    fresh |= self.loader.load(connection, facts, rest, former)
+            image.replace(former, fresh)
         for id_, generation in look.rules_generations.items():
             # Every pod that was counted is in what the look brought, or in what was read after it.
             known_image = self._images.get(id_)

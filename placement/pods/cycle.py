@@ -276,6 +276,7 @@ class ShapeRanking:
         self._looked: Evaluation | None = None
         self._pod = shape.incoming()
         self._rules = concerned(RULES, self._pod)
+        self._highest = shape.settings.host_scoring.max_score
         self.on_reservations = ReservationLooks(shape)
         self._results: dict[int, FilterResult] = {}
 
@@ -287,11 +288,10 @@ class ShapeRanking:
         estimates = self._estimated(columns)
         rows = np.flatnonzero(estimates.fits if allowed is None else estimates.fits & allowed)
         missed, scores = estimates.missed[rows], estimates.highest[rows]
-        best = self.shape.settings.host_scoring.max_score
         # Small numbers sort fastest in a small type; sums of several strategies may be large.
-        kind = np.int16 if best <= BEST else np.int64
+        kind = np.int16 if self._highest <= BEST else np.int64
         # The order that the nodes would have if the estimates were exact.
-        order = np.argsort((missed * (best + 1) - scores).astype(kind), kind="stable")
+        order = np.argsort((missed * (self._highest + 1) - scores).astype(kind), kind="stable")
         found: list[tuple[int, int, int, Ranked]] = []
         for start in range(0, len(order), _AT_ONCE):
             some = order[start : start + _AT_ONCE]
@@ -362,7 +362,7 @@ class ShapeRanking:
             made = Evaluation(known.standings.with_rows(columns, rows, part), kept | refusals)
         else:
             made = Evaluation(*self._looked_at(columns, np.arange(len(columns.nodes))))
-        if known is None or 2 * len(columns.nodes) > len(known.standings.fits):
+        if known is None or 2 * len(made.standings.fits) > len(known.standings.fits):
             self._looked = made
         return made
 
@@ -388,7 +388,7 @@ class ShapeRanking:
             changed = np.array(columns.nodes.changed_since(known.marks), np.intp)
             made = known.with_rows(columns, changed, self._made(columns, changed))
         # Being asked about a few nodes is no reason to forget the others.
-        if known is None or 2 * len(columns.nodes) > len(known.fits):
+        if known is None or 2 * len(made.fits) > len(known.fits):
             self._estimates = made
         return made
 

@@ -82,6 +82,7 @@ class PodDocument:
                 )
         given = metadata.get("uid")
         uid = checked_uid("Pod", given) if given else derived_uid(cluster, namespace, name)
+        consumer = consumer_of(cluster, uid)
         filled = {**metadata, "namespace": namespace, "name": name, "uid": uid}
         status = _mapping(pod, "status")
         if status:
@@ -93,7 +94,7 @@ class PodDocument:
             "spec": pod.get("spec"),
             "status": status,
         }
-        spec, consumer = pod.get("spec"), consumer_of(cluster, uid)
+        spec = pod.get("spec")
         host = spec.get("nodeName") if isinstance(spec, Mapping) else None
         host, has_ended = host if isinstance(host, str) else "", status.get("phase") in ENDED_PHASES
         return cls(reduced, namespace, name, uid, consumer, None, host, has_ended)

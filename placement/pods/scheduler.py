@@ -29,7 +29,6 @@ from placement.pods import gangs, statements
 from placement.pods.cache import ClusterCache, ClusterSnapshot
 from placement.pods.manifests.affinity import may_keep_off, may_require
 from placement.pods.model import PodSpec
-from placement.pods.node_info import NodeInfo
 from placement.pods.placing import (
     PlaceChoice,
     Refusing,
@@ -508,7 +507,6 @@ class PodScheduler:
         facts, refusing = batch.before.facts, batch.refusing
         arriving = map(attrgetter("document"), batch.arrivals.values()) if again is None else documents
         attributes = self._writer.register_attributes(facts, {each.namespace for each in arriving})
-        tried: list[NodeInfo] = []
         try:
             with self._database.write() as transaction:
                 if again is not None:
@@ -518,7 +516,6 @@ class PodScheduler:
                         raise NodeChanged("The cluster changed meanwhile.")
                     batch = again(now)
                 if batch.arrivals:
-                    tried += [batch.before.nodes[each.state.root_id] for each in batch.arrivals.values()]
                     self._write_batch(transaction, batch, attributes, checks_rules=again is None)
         except (NodeRefused, ProviderGone) as refusal:
             # It may be one where only members that waited are freed.
@@ -537,6 +534,7 @@ class PodScheduler:
                 self._choice.active.lost()
             raise
         except Faster as clash:
+            tried = [batch.before.nodes[each.state.root_id] for each in batch.arrivals.values()]
             if refusing.note_clash(tried) or not gives_up:
                 raise NodeChanged(str(clash)) from clash
             raise Conflict(str(clash)) from clash

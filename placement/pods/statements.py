@@ -56,11 +56,12 @@ def lock_hosts(
         sa.select(_providers.c.id, revision_number())
         .where(_providers.c.id.in_(sorted(roots)))
         .order_by(_providers.c.id)
+        .with_for_update()
     )
     given = {}
     if cluster_id is not None:
         statement, given = statement.where(_in_cluster), {"cluster": cluster_id}
-    return {row[0]: row[1] for row in transaction.execute(transaction.locked(statement), given)}
+    return {row[0]: row[1] for row in transaction.execute(statement, given)}
 
 
 class LockedHost(NamedTuple):
@@ -85,6 +86,7 @@ _trees = (
     sa.select(_providers.c.id, revision_number(), _used_in_tree)
     .where(_providers.c.id.in_(sa.bindparam("roots", expanding=True)))
     .order_by(_providers.c.id)
+    .with_for_update()
 )
 
 
@@ -100,10 +102,10 @@ def lock_with_use(
     """
     given = {"roots": sorted(roots)}
     if generation is None:
-        rows = transaction.execute(transaction.locked(_trees), given)
+        rows = transaction.execute(_trees, given)
     else:
         of_cluster = {"cluster": cluster_id, "generation": generation}
-        rows = transaction.execute(transaction.locked(_trees_for_pods), {**given, **of_cluster})
+        rows = transaction.execute(_trees_for_pods, {**given, **of_cluster})
     return {row[0]: LockedHost(row[1], int(row[2] or 0)) for row in rows}
 
 
@@ -327,7 +329,7 @@ def replace_statuses(transaction: Transaction, statuses: Mapping[int, Mapping[st
 def lock_rows(transaction: Transaction, ids: Collection[int]) -> None:
     """Lock rows by id: rows of pods on no node, which no lock of a host protects."""
     statement = sa.select(_pods.c.id).where(_pods.c.id.in_(sorted(ids))).order_by(_pods.c.id)
-    transaction.execute(transaction.locked(statement)).all()
+    transaction.execute(statement.with_for_update()).all()
 
 
 def touch(transaction: Transaction, id_: int) -> None:

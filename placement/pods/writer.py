@@ -303,7 +303,8 @@ class PodWriter:
             states[root_id], stored[root_id] = known, known.accounts
             if tree.used != known.due:
                 owed.append(known)
-        stored |= stored_accounts(transaction, owed)
+        if owed:
+            stored |= stored_accounts(transaction, owed)
         return LockedNodes(states, stored)
 
     def lock(self, transaction: Transaction, view: ClusterSnapshot, roots: Collection[int]) -> LockedNodes:
@@ -397,8 +398,9 @@ class PodWriter:
                     changes.append(change)
             if changes:
                 self.write(transaction, changes)
-            # Pods that hold nothing come and go, too.
-            providers.touch(transaction, (), idle)
+            if idle:
+                # Pods that hold nothing come and go, too.
+                providers.touch(transaction, (), idle)
         if moves.leaving:
             statements.delete(transaction, [pod.id for pod in moves.leaving])
         if keeps_off:
@@ -601,7 +603,7 @@ def _change_to(
 
     These are holders that are stored with nothing, or are among the pods `gone`, and pods that come.
     """
-    bearers: dict[str, ConsumerAttributes] = {}
+    bearers, accounts = dict[str, ConsumerAttributes](), after.accounts
     if after.reported_pods:
         recorded = {pod.consumer for pod in after.pods}
         for consumer, _ in after.reported_pods:
@@ -613,4 +615,4 @@ def _change_to(
             bearers[each.consumer] = attributes.pod(each.consumer, each.namespace)
     for each in coming:
         bearers[each.consumer] = attributes.pod(each.consumer, each.namespace)
-    return NodeChange(after.id, after.cluster_id, after.identity, stored, after.accounts, bearers)
+    return NodeChange(after.id, after.cluster_id, after.identity, stored, accounts, bearers)

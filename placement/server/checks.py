@@ -358,7 +358,7 @@ _WRONG_ROOTS = sa.text(f"""
 def _set_roots(transaction: Transaction, rows: Sequence[Any]) -> None:
     """Set the roots as they are once the rows are locked: a move may have been committed before that."""
     wrong, ids = [row.id for row in rows], tables.providers.c.id
-    transaction.execute(transaction.locked(sa.select(ids).where(ids.in_(wrong)).order_by(ids)))
+    transaction.execute(sa.select(ids).where(ids.in_(wrong)).order_by(ids).with_for_update())
     roots = {row.id: row.root_id for row in transaction.execute(_WRONG_ROOTS) if row.id in wrong}
     if roots:
         root = sa.case(roots, value=ids)

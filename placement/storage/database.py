@@ -82,7 +82,7 @@ class Transaction:
         # Which server, or file, this transaction is with: see `History` of the backends.
         self.server = str(connection.info[HISTORY_KEY])
         self.backend = backend
-        self.locked, self.insert_or_ignore = backend.locked, backend.insert_or_ignore
+        self.insert_or_ignore = backend.insert_or_ignore
         self.now = utcnow()
         self.forget_caches = forget_caches
         self.records: list[AuditRecord] = []

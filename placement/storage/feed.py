@@ -112,7 +112,7 @@ class Feed:
         self._lookout: Lookout | None = None
         self._driver_error: type[Exception] = database.engine.dialect.loaded_dbapi.Error
 
-    def look(self, horizon: int, clusters: Sequence[int] = ()) -> FeedBatch | None:
+    def look(self, horizon: int, clusters: Collection[int] = ()) -> FeedBatch | None:
         """Return what may have changed since `horizon`; None if nothing has. Raises Unavailable.
 
         The look also reports the generation of rules of the `clusters`, given by their ids.
@@ -132,7 +132,7 @@ class Feed:
         return look
 
     def _look(
-        self, connection: sa.Connection, horizon: int, clusters: Sequence[int], *, is_quick: bool
+        self, connection: sa.Connection, horizon: int, clusters: Collection[int], *, is_quick: bool
     ) -> FeedBatch | None:
         server, look, is_late = connection.info[HISTORY_KEY], FeedBatch(), False
         assert self._lookout is not None
@@ -279,7 +279,8 @@ _ROUNDS = 5
 class Follower(ABC):
     """A keeper of something in step with the database that looks before each use; it never guesses.
 
-    `horizon` is the stamp to look from, None as long as nothing is remembered.
+    `horizon` is the stamp to look from, None as long as nothing is remembered. `clusters` are the ids of
+    clusters with generations of rules that every look should report.
     """
 
     def __init__(self, database: Database, remembered: str) -> None:
@@ -287,6 +288,7 @@ class Follower(ABC):
         self.database = database
         self.feed = Feed(database)
         self.horizon: Horizon | None = None
+        self.clusters: Collection[int] = ()
         self._remembered = remembered
         self._look_seconds = LOOK_SECONDS.labels(remembered)
         self._rows, self._reloads = FEED_ROWS.labels(remembered), RELOADS.labels(remembered)
@@ -348,11 +350,6 @@ class Follower(ABC):
         self.forget()
         self._reloads.inc()
         self.begin()
-
-    @property
-    def clusters(self) -> Sequence[int]:
-        """Return the ids of clusters with generations of rules that every look should report."""
-        return ()
 
     def forget(self) -> None:
         """Forget everything that is remembered."""

@@ -124,10 +124,9 @@ def lock(transaction: Transaction, uuids: Collection[str]) -> dict[str, LockedCo
         sa.select(_table.c.uuid, _table.c.generation, _table.c.cluster_id)
         .where(_table.c.uuid.in_(sorted(uuids)))
         .order_by(_table.c.uuid)
+        .with_for_update()
     )
-    return {
-        row[0]: LockedConsumer(row[1], row[2]) for row in transaction.execute(transaction.locked(statement))
-    }
+    return {row[0]: LockedConsumer(row[1], row[2]) for row in transaction.execute(statement)}
 
 
 def lock_generations(transaction: Transaction, uuids: Collection[str]) -> dict[str, int]:
@@ -301,7 +300,7 @@ def lock_groups(transaction: Transaction, groups: Collection[str]) -> None:
     if groups:
         names.insert_ignoring_known(transaction, _groups, "name", groups)
         statement = sa.select(_groups.c.id).where(_groups.c.name.in_(sorted(groups))).order_by(_groups.c.name)
-        transaction.execute(transaction.locked(statement)).all()
+        transaction.execute(statement.with_for_update()).all()
 
 
 def join(transaction: Transaction, groups: Mapping[str, str]) -> None:

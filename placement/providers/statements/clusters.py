@@ -83,9 +83,8 @@ def lock(transaction: Transaction, name: str) -> int | None:
 
     Pods of the cluster may still be recorded meanwhile: their rows only refer to it.
     """
-    statement = sa.select(_clusters.c.id).where(_clusters.c.name == name)
-    locked = transaction.locked(statement, may_be_referred_to=True)
-    found: int | None = transaction.execute(locked).scalar_one_or_none()
+    statement = sa.select(_clusters.c.id).where(_clusters.c.name == name).with_for_update(key_share=True)
+    found: int | None = transaction.execute(statement).scalar_one_or_none()
     return found
 
 
@@ -94,7 +93,7 @@ def lock_alone(transaction: Transaction, id_: int) -> None:
 
     Callers lock the cluster before any node.
     """
-    transaction.execute(transaction.locked(sa.select(_clusters.c.id).where(_clusters.c.id == id_)))
+    transaction.execute(sa.select(_clusters.c.id).where(_clusters.c.id == id_).with_for_update())
 
 
 def raise_rules_generation(transaction: Transaction, id_: int) -> None:

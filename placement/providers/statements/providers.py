@@ -42,12 +42,12 @@ _lockable = sa.select(
     *_self.c["id", "uuid", "generation"],
     _root_id,
     *_self.c["parent_provider_id", "cluster_id", "name"],
-)
+).with_for_update()
 
 
 def lock(transaction: Transaction, uuid: str) -> LockedProvider | None:
     """Lock one provider."""
-    row = transaction.execute(transaction.locked(_lockable.where(_self.c.uuid == uuid))).first()
+    row = transaction.execute(_lockable.where(_self.c.uuid == uuid)).first()
     return LockedProvider(*row) if row else None
 
 
@@ -59,7 +59,7 @@ def lock_all(
     wanted = among(_self.c.uuid, sorted(uuids))
     if ids:
         wanted = wanted | among(_self.c.id, sorted(ids))
-    statement = transaction.locked(_lockable.where(wanted).order_by(_self.c.id))
+    statement = _lockable.where(wanted).order_by(_self.c.id)
     return [LockedProvider(*row) for row in transaction.execute(statement)]
 
 

@@ -49,7 +49,7 @@ class Stamped(NamedTuple):
 class Lookout(Protocol):
     """A connection that was prepared for looking at what changed."""
 
-    def rows(self, horizon: int, clusters: Sequence[int], *, is_quick: bool) -> Sequence[Any] | None:
+    def rows(self, horizon: int, clusters: Collection[int], *, is_quick: bool) -> Sequence[Any] | None:
         """Return the rows of a look (storage.feed) since `horizon`; None if surely nothing changed.
 
         The look also reports the generation of rules of the `clusters`, given by their ids.
@@ -170,14 +170,6 @@ class Backend(Protocol):
     @staticmethod
     def insert_or_ignore(table: sa.Table) -> Any:
         """Return an insert that skips rows with a unique key that exists."""
-
-    @staticmethod
-    def locked(statement: sa.Select[Any], *, may_be_referred_to: bool = False) -> sa.Select[Any]:
-        """Return the query with its rows locked until the end where writers are not alone anyway.
-
-        `may_be_referred_to`: others may still write rows that refer to them.
-        """
-        return statement
 
     @staticmethod
     def removable(statement: sa.Select[Any], stamp: sa.ColumnElement[int]) -> sa.Select[Any]:

@@ -96,7 +96,7 @@ class ServerLookout:
         self._records = f"EXECUTE placement_records_{name}(%s)"
         self._nodes = f"EXECUTE placement_nodes_{name}(%s, %s)"
 
-    def rows(self, horizon: int, clusters: Sequence[int], *, is_quick: bool) -> Sequence[Any]:
+    def rows(self, horizon: int, clusters: Collection[int], *, is_quick: bool) -> Sequence[Any]:
         usual = self._driver.patience
         if is_quick:
             self._driver.patience = _QUICK_SECONDS
@@ -378,10 +378,6 @@ class PostgreSQL(Backend):
     @staticmethod
     def insert_or_ignore(table: sa.Table) -> Any:
         return postgresql.insert(table).on_conflict_do_nothing()
-
-    @staticmethod
-    def locked(statement: sa.Select[Any], *, may_be_referred_to: bool = False) -> sa.Select[Any]:
-        return statement.with_for_update(key_share=may_be_referred_to)
 
     @staticmethod
     def removable(statement: sa.Select[Any], stamp: sa.ColumnElement[int]) -> sa.Select[Any]:

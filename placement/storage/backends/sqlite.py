@@ -102,7 +102,7 @@ class FileLookout:
         self._connection = connection
         self._data_version: int | None = None
 
-    def rows(self, horizon: int, clusters: Sequence[int], *, is_quick: bool) -> Sequence[Any] | None:
+    def rows(self, horizon: int, clusters: Collection[int], *, is_quick: bool) -> Sequence[Any] | None:
         version = self._connection.exec_driver_sql("PRAGMA data_version").scalar_one()
         if version == self._data_version:
             return None
