@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from placement.app import build
-from placement.engine.domain.request_scope import utcnow
 from placement.pods import gangs
 from placement.pods.placing import PlaceChoice
 from placement.pods.scheduler import PodScheduler
 from placement.pods.service import Pods
 from placement.providers.statements import clusters, providers
 from placement.server.binders import KubeconfigBinders
-from placement.storage.database import Database
+from placement.storage.database import Database, utcnow
 from tests.api_server import ApiServer, write_kubeconfig
 from tests.client import Client
 from tests.conftest import compatible

@@ -12,12 +12,11 @@ import sqlalchemy as sa
 
 from placement.app import build
 from placement.engine.domain import request_scope
-from placement.engine.domain.request_scope import utcnow
 from placement.pods import statements
 from placement.pods.statements import PodInsert
 from placement.storage import tables
 from placement.storage.backends.backend import Stamped
-from placement.storage.database import Database
+from placement.storage.database import Database, utcnow
 from placement.storage.failures import TryAgain
 from tests.client import Client
 from tests.conftest import compatible

@@ -25,12 +25,12 @@ from placement.allocations.statements.consumers import (
 from placement.engine.domain import errors, request_scope
 from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.inventories import AnyGeneration, ConsumerClaim
-from placement.engine.domain.request_scope import Initiator, initiator, utcnow
+from placement.engine.domain.request_scope import Initiator, initiator
 from placement.metrics.catalog import CLAIMS
 from placement.providers.statements import contents, providers
 from placement.providers.statements.names import ClassIds
 from placement.storage.audit import described, document
-from placement.storage.database import Database, Transaction, retry, run_in_transaction
+from placement.storage.database import Database, Transaction, retry, run_in_transaction, utcnow
 from placement.storage.failures import OutcomeUnknown, TryAgain, Unreachable
 
 # More than any max_unit, so such an amount is refused for its units; larger ones need not be distinguished.

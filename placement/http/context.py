@@ -35,7 +35,7 @@ from placement.common.microversions import OLDEST, Feature, Microversion
 from placement.engine.domain import errors, request_scope
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.identifiers import is_loopback
-from placement.engine.domain.request_scope import act_as, initiator, utcnow
+from placement.engine.domain.request_scope import act_as, initiator
 
 if TYPE_CHECKING:
     from placement.use_cases import UseCases
@@ -303,7 +303,7 @@ def json_response(
     """Return a JSON response; `body` may be bytes that are JSON already. `modified` None means now."""
     content = body if isinstance(body, bytes) else orjson.dumps(body)
     response = Response(content, status, content_type="application/json")
-    _add_headers(response, modified or utcnow(), location)
+    _add_headers(response, modified or datetime.datetime.now(datetime.UTC), location)
     return response
 
 
@@ -320,7 +320,7 @@ def streamed(parts: Iterable[bytes]) -> Response:
     else:
         return json_response(b"".join(first))
     response = Response(chain(first, source), content_type="application/json")
-    _add_headers(response, utcnow(), None)
+    _add_headers(response, datetime.datetime.now(datetime.UTC), None)
     return response
 
 
@@ -338,7 +338,7 @@ def list_response(
     if len(items) <= _ITEMS_AT_ONCE:
         return json_response({name: [render(item) for item in items]}, modified=modified)
     response = Response(_pieces(name, items, render), content_type="application/json")
-    _add_headers(response, modified or utcnow(), None)
+    _add_headers(response, modified or datetime.datetime.now(datetime.UTC), None)
     return response
 
 
@@ -373,7 +373,7 @@ def _add_headers(response: Response, modified: datetime.datetime | None, locatio
 # Most answers within a second carry one time: the present.
 @lru_cache(maxsize=_KEPT)
 def _http_date(moment: datetime.datetime) -> str:
-    """Return a UTC time without a zone as headers have it."""
+    """Return a time as headers have it; without a zone it is in UTC."""
     return format_datetime(moment.replace(tzinfo=datetime.UTC), usegmt=True)
 
 
@@ -382,9 +382,9 @@ def path(tail: str) -> str:
     return f"{request.script_root}{tail}"
 
 
-def newest(times: Iterable[datetime.datetime | None]) -> datetime.datetime:
-    """Return the latest of some times, now if there are none."""
-    return max((time for time in times if time is not None), default=utcnow())
+def newest(times: Iterable[datetime.datetime | None]) -> datetime.datetime | None:
+    """Return the latest of some times, None if there are none."""
+    return max((time for time in times if time is not None), default=None)
 
 
 def admits_json() -> bool:

@@ -15,7 +15,6 @@ from placement.common.pod_identity import ENDED_PHASES, canonical_uid
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import Conflict, NotFound, PlacementError, Unanswered
 from placement.engine.domain.explanation import ConditionKind
-from placement.engine.domain.request_scope import utcnow
 from placement.engine.numa.host import Refusal, RefusalClass
 from placement.pods.clusters import Clusters
 from placement.pods.cycle import in_plain_words
@@ -27,6 +26,7 @@ from placement.pods.reading import PodDocument
 from placement.pods.rows import PodAnswer
 from placement.pods.scheduler import PlacementResult
 from placement.pods.service import ClaimedElsewhere, Pods, Precondition
+from placement.storage.database import utcnow
 
 
 class Binder(Protocol):

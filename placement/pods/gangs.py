@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 from placement.common.gang import Gang, Membership, gang_of
 from placement.engine.domain.errors import Conflict
-from placement.engine.domain.request_scope import utcnow
 from placement.pods.model import RecordedPod
 from placement.pods.node_info import NodeInfo
 from placement.pods.reading import PodDocument
 from placement.pods.snapshot import NodeColumns
+from placement.storage.database import utcnow
 
 AVAILABLE, SUCCEEDED, FAILED = "Available", "Succeeded", "Failed"
 """The phases of a reservation: on its node, used by its only owner, expired."""

@@ -16,7 +16,6 @@ from placement.common.manifest import ManifestError
 from placement.common.pod_identity import is_former
 from placement.engine.domain.errors import BadRequest, CapacityExceeded, Conflict
 from placement.engine.domain.explanation import ConditionKind, Explanation, Obstacle
-from placement.engine.domain.request_scope import utcnow
 from placement.engine.numa.cpus import format_cpu_list
 from placement.engine.numa.host import PodRefused, Refusal
 from placement.pods.cache import ClusterSnapshot
@@ -38,13 +37,13 @@ from placement.pods.model import NO_REQUEST, PodSpec, RecordedPod, SchedulerSett
 from placement.pods.node_info import NodeInfo
 from placement.pods.ranking import AnyRanking, IgnoringRanking, PodRanking, ReservationRanking, RuledRanking
 from placement.pods.reading import PodDocument, reading_of
-from placement.pods.rows import PodAnswer, answer_of, consumer_of, using
+from placement.pods.rows import PodAnswer, PodPlacement, answer_of, consumer_of, using
 from placement.pods.rules.amounts import loose_amounts
 from placement.pods.rules.numa import allocate_on_host
 from placement.pods.rules.rule import PodShape
 from placement.pods.snapshot import NodeColumns
 from placement.pods.statements import StoredPod
-from placement.pods.writer import PodPlacement
+from placement.storage.database import utcnow
 
 
 def placed(ranked: Ranked, incoming: PodSpec, document: PodDocument) -> PodPlacement:

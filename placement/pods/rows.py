@@ -20,13 +20,14 @@ from placement.engine.domain.identifiers import is_dashed_uuid
 from placement.engine.numa.cpus import format_cpu_list, parse_cpu_list
 from placement.engine.numa.host import NOTHING, ExclusiveLevel, Holding, NumaAmounts
 from placement.pods import statements
+from placement.pods.gangs import Ending
 from placement.pods.host import Place
 from placement.pods.koordinator import annotations as keys
 from placement.pods.manifests.affinity import NO_AFFINITY, pod_labels, stored_affinity
 from placement.pods.model import KubeletPolicy, RecordedPod, SchedulerSettings, stored_terms
 from placement.pods.node_info import CpuOwner, NodeAllocations, NodeInfo
-from placement.pods.reading import import_running_pod
-from placement.pods.statements import RESERVED, StoredPod
+from placement.pods.reading import PodDocument, import_running_pod
+from placement.pods.statements import RESERVED, PodValues, StoredPod
 from placement.storage.database import Executor
 from placement.storage.records import PodRow
 
@@ -79,6 +80,26 @@ def using(answer: PodAnswer, reservation: RecordedPod) -> PodAnswer:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class PodEntry:
+    """A pod that occupies nothing any more, and the answer about it."""
+
+    document: PodDocument
+    answer: PodAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlacement(PodEntry):
+    """A pod that gets a place, or is reported at one: its node before it comes, and what it holds there.
+
+    `ends` is how the reservation ends that it takes from, if no other pod may use that.
+    """
+
+    state: NodeInfo
+    recorded: RecordedPod
+    ends: Ending | None = None
+
+
 FORMAT = 2
 _MEMBERS = frozenset({"qos", "consumer", "told", "record"})
 # In a claim: the uid of the reservation that it ended. In that reservation: the answer from before.
@@ -108,6 +129,26 @@ _ANSWER_MEMBERS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "remarks": ((), _texts),
     "unreadable": ((), _texts),
 }
+
+
+def pod_values(report: PodEntry, before: StoredPod | None = None) -> PodValues:
+    """Return the values of a pod's row; `before` is the row it replaces, of the same pod."""
+    document, placement = report.document, report if isinstance(report, PodPlacement) else None
+    ends = None if placement is None else placement.ends
+    return PodValues(
+        namespace=document.namespace,
+        name=document.name,
+        uid=document.uid,
+        manifest=document.manifest,
+        status=status_of(
+            report.answer,
+            None if placement is None else placement.recorded,
+            None if before is None else before.status,
+            "" if ends is None else ends.reservation.uid,
+        ),
+        format=FORMAT,
+        node_id=None if placement is None else placement.state.id,
+    )
 
 
 def status_of(

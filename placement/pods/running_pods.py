@@ -25,18 +25,10 @@ from placement.pods.model import NO_HOLDING, KubeletPolicy, RecordedPod, Running
 from placement.pods.node_info import NodeInfo
 from placement.pods.placing import as_of_now, same_pod
 from placement.pods.reading import PodDocument, import_running_pod
-from placement.pods.rows import PodAnswer, answer_of
+from placement.pods.rows import PodAnswer, PodEntry, PodPlacement, answer_of
 from placement.pods.rules.amounts import loose_amounts
 from placement.pods.statements import StoredPod
-from placement.pods.writer import (
-    NodeChanged,
-    PodAttributes,
-    PodEntry,
-    PodKey,
-    PodMoves,
-    PodPlacement,
-    PodWriter,
-)
+from placement.pods.writer import NodeChanged, PodAttributes, PodKey, PodMoves, PodWriter
 from placement.providers.statements import clusters
 from placement.storage.database import Transaction
 

@@ -39,7 +39,7 @@ from placement.pods.placing import (
     without_namesakes,
 )
 from placement.pods.reading import PodDocument, import_pod, reading_of
-from placement.pods.rows import PodAnswer, consumer_of, is_claim, waits
+from placement.pods.rows import PodAnswer, PodPlacement, consumer_of, is_claim, waits
 from placement.pods.running_pods import new_arrival, record, repeated_arrivals
 from placement.pods.statements import StoredPod
 from placement.pods.writer import (
@@ -48,7 +48,6 @@ from placement.pods.writer import (
     PodAttributes,
     PodKey,
     PodMoves,
-    PodPlacement,
     PodWriter,
     ProviderGone,
 )

@@ -13,7 +13,6 @@ from placement.common.manifest import ManifestError
 from placement.common.pod_identity import canonical_uid, consumer_of, derived_uid
 from placement.engine.domain.errors import BadRequest, Conflict, NotFound
 from placement.engine.domain.explanation import Explanation
-from placement.engine.domain.request_scope import utcnow
 from placement.engine.numa.host import Refusal
 from placement.pods import statements
 from placement.pods.cache import ClusterCache, ClusterSnapshot, facts_of
@@ -25,15 +24,24 @@ from placement.pods.node_info import NodeInfo
 from placement.pods.placing import asks_for_the_same, columns_without, nodes_available, placed, pod_answer
 from placement.pods.ranking import AnyRanking, priorities
 from placement.pods.reading import PodDocument, check_name, checked_uid, import_pod, reading_of
-from placement.pods.rows import FORMAT, PodAnswer, answer_of, changed, ended_status, held_by, written_pod
+from placement.pods.rows import (
+    FORMAT,
+    PodAnswer,
+    PodPlacement,
+    answer_of,
+    changed,
+    ended_status,
+    held_by,
+    written_pod,
+)
 from placement.pods.rules.rule import PodShape
 from placement.pods.scheduler import PlacementResult, PodScheduler
 from placement.pods.snapshot import NodeColumns
 from placement.pods.statements import PodFilter, PodHead, StoredPod
-from placement.pods.writer import PodKey, PodMoves, PodPlacement, PodWriter
+from placement.pods.writer import PodKey, PodMoves, PodWriter
 from placement.providers.statements import providers
 from placement.providers.statements.clusters import found, unknown_pod
-from placement.storage.database import Database, retry_until_deadline
+from placement.storage.database import Database, retry_until_deadline, utcnow
 
 
 class Precondition(NamedTuple):

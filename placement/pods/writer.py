@@ -24,16 +24,15 @@ from placement.allocations.statements.consumers import (
 )
 from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import Conflict
-from placement.engine.domain.request_scope import utcnow
 from placement.pods import statements
 from placement.pods.cache import ClusterCache, ClusterFacts, ClusterSnapshot, facts_of
 from placement.pods.gangs import AVAILABLE, Ending, Waiting, used_by
 from placement.pods.model import HostIdentity, RecordedPod
 from placement.pods.node_info import NodeAllocations, NodeInfo
-from placement.pods.reading import PodDocument
 from placement.pods.rows import (
     FORMAT,
-    PodAnswer,
+    PodEntry,
+    PodPlacement,
     arrived,
     came_and_left,
     changed,
@@ -41,19 +40,19 @@ from placement.pods.rows import (
     ended,
     ended_status,
     held_by,
+    pod_values,
     reservation_ended_by,
     resumed_status,
-    status_of,
     stored_accounts,
     waits,
     was_ended_by,
     without_wait,
 )
-from placement.pods.statements import PodInsert, PodValues, StoredPod
+from placement.pods.statements import PodInsert, StoredPod
 from placement.providers.statements import clusters, providers
 from placement.providers.statements.clusters import Cluster
 from placement.providers.statements.names import ClassIds
-from placement.storage.database import Database, Transaction
+from placement.storage.database import Database, Transaction, utcnow
 from placement.storage.failures import TryAgain, Unreachable
 
 POD = "POD"
@@ -151,26 +150,6 @@ class PodKey(NamedTuple):
     namespace: str
     name: str
     uid: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PodEntry:
-    """A pod that occupies nothing any more, and the answer about it."""
-
-    document: PodDocument
-    answer: PodAnswer
-
-
-@dataclass(frozen=True, slots=True)
-class PodPlacement(PodEntry):
-    """A pod that gets a place, or is reported at one: its node before it comes, and what it holds there.
-
-    `ends` is how the reservation ends that it takes from, if no other pod may use that.
-    """
-
-    state: NodeInfo
-    recorded: RecordedPod
-    ends: Ending | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -512,26 +491,6 @@ class PodWriter:
             if (each.provider_id, each.class_id) not in allowed:
                 raise NodeRefused(node_ids[each.provider_id])
         consumers.replace_held(transaction, emptied, fresh, left)
-
-
-def pod_values(report: PodEntry, before: StoredPod | None = None) -> PodValues:
-    """Return the values of a pod's row; `before` is the row it replaces, of the same pod."""
-    document, placement = report.document, report if isinstance(report, PodPlacement) else None
-    ends = None if placement is None else placement.ends
-    return PodValues(
-        namespace=document.namespace,
-        name=document.name,
-        uid=document.uid,
-        manifest=document.manifest,
-        status=status_of(
-            report.answer,
-            None if placement is None else placement.recorded,
-            None if before is None else before.status,
-            "" if ends is None else ends.reservation.uid,
-        ),
-        format=FORMAT,
-        node_id=None if placement is None else placement.state.id,
-    )
 
 
 def _end(transaction: Transaction, attributes: PodAttributes, ending: Sequence[Ending]) -> None:

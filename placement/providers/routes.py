@@ -15,7 +15,6 @@ from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.groups import RequestGroup
 from placement.engine.domain.identifiers import is_dashed_uuid
 from placement.engine.domain.inventories import Inventory
-from placement.engine.domain.request_scope import utcnow
 from placement.http import context, query_grammar
 from placement.http.context import empty_response, json_response, list_response, newest, use_cases
 from placement.http.gate import route
@@ -116,7 +115,7 @@ def _dashed_uuid(given: Parameters, key: str) -> str | None:
     return value
 
 
-def _shown(provider: Provider, modified: datetime.datetime, location: str | None = None) -> Response:
+def _shown(provider: Provider, modified: datetime.datetime | None, location: str | None = None) -> Response:
     body = dump(ProviderSchema, provider, context.version(), provider_links())
     return json_response(body, modified=modified, location=location)
 
@@ -163,7 +162,7 @@ def update(uuid: str) -> Response:
         raise BadRequest("name is required")
     parent = Parent(body["parent_provider_uuid"]) if "parent_provider_uuid" in body else None
     updated = providers.update(uuid, body["name"], parent, may_move=context.offers(Feature.REPARENTING))
-    return _shown(updated, utcnow())
+    return _shown(updated, None)
 
 
 @_provider("DELETE", f"{_RULE}delete", described=_DELETED)
@@ -280,7 +279,7 @@ def create_inventory(uuid: str) -> Response:
     generation = use_cases().inventories.add(uuid, name, inventory, zero_capacity=_zero_capacity())
     location = f"/resource_providers/{uuid}/inventories/{name}"
     answer = dump(InventorySchema, _echo(inventory, body), context=generation)
-    return json_response(answer, 201, modified=utcnow(), location=location)
+    return json_response(answer, 201, location=location)
 
 
 @_records("PUT", f"{_RECORDS}update", described=_writing({200: InventoriesSchema}, body=AllInventoriesSchema))
@@ -293,7 +292,7 @@ def replace_all(uuid: str) -> Response:
         uuid, body["resource_provider_generation"], wanted, zero_capacity=_zero_capacity()
     )
     records = {name: _echo(inventory, body["inventories"][name]) for name, inventory in wanted.items()}
-    return json_response(dump(InventoriesSchema, (generation, records)), modified=utcnow())
+    return json_response(dump(InventoriesSchema, (generation, records)))
 
 
 @_records(
@@ -327,7 +326,7 @@ def replace_inventory(uuid: str, resource_class: str) -> Response:
         zero_capacity=_zero_capacity(),
     )
     answer = dump(InventorySchema, _echo(inventory, body), context=generation)
-    return json_response(answer, modified=utcnow())
+    return json_response(answer)
 
 
 @_inventory("DELETE", f"{_RECORDS}delete", described=_DELETED)

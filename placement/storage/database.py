@@ -18,7 +18,6 @@ import sqlalchemy as sa
 from placement.engine.domain import request_scope
 from placement.engine.domain.audit import KEPT_DAYS, Action, AuditRecord, TargetKind
 from placement.engine.domain.errors import Unavailable
-from placement.engine.domain.request_scope import utcnow
 from placement.metrics.catalog import DATABASE_FAILURES, RETRIES
 from placement.storage import audit, failures
 from placement.storage.audit import Retention
@@ -61,6 +60,11 @@ _LOST_COMMIT = (
     "The database connection was lost while committing; the change may or may not be stored. "
     "Repeating the same request settles it."
 )
+
+
+def utcnow() -> datetime.datetime:
+    """Return the present in UTC without a zone, as the tables keep it."""
+    return datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
 
 
 class Executor(Protocol):

@@ -6,7 +6,6 @@ It is earlier where the caller has gone away. Outside of requests there is no de
 
 from __future__ import annotations
 
-import datetime
 import math
 import threading
 import time
@@ -35,11 +34,6 @@ set_deadline = _end.set
 """Give the work of this thread (or context) time until a moment on the monotonic clock, or infinity."""
 deadline = _end.get
 """Return the moment on the monotonic clock at which time is up; infinity without a deadline."""
-
-
-def utcnow() -> datetime.datetime:
-    """Return the present in UTC without a zone, as the tables keep it."""
-    return datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
 
 
 def remaining(at_most: float = math.inf) -> float:
