@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from placement.engine.domain import request_scope
+from placement.http.middleware import deadline_of
 from placement.storage.backends import postgresql_driver
 from placement.storage.backends.postgresql_driver import WatchedConnection
 from tests.client import Client
@@ -41,14 +41,10 @@ def test_each_statement_is_given_up_before_the_time_of_the_request_is_over(api: 
 
 @pytest.mark.parametrize(("seconds", "work"), [(1, 0.5), (4, 2), (6, 3), (30, 27), (300, 297)])
 def test_work_ends_before_the_time_of_the_request(seconds: float, work: float):
-    assert request_scope.deadline_of(100.0, seconds) == 100.0 + work
+    assert deadline_of(100.0, seconds) == 100.0 + work
 
 
 @pytest.mark.parametrize("seconds", [6, 8, 30])
 def test_a_silent_server_is_given_up_before_the_time_of_the_request(seconds: float):
-    given_up = (
-        request_scope.deadline_of(0.0, seconds)
-        + postgresql_driver.GRACE_SECONDS
-        + postgresql_driver._LOOK_SECONDS
-    )
+    given_up = deadline_of(0.0, seconds) + postgresql_driver.GRACE_SECONDS + postgresql_driver._LOOK_SECONDS
     assert given_up < seconds < math.inf

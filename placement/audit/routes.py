@@ -20,6 +20,7 @@ from placement.engine.domain.audit import Action, AuditFilter, StoredRecord, Tar
 from placement.engine.domain.errors import BadRequest, PlacementError
 from placement.http.context import HttpError, admits_json, current, json_response, use_cases
 from placement.http.gate import route
+from placement.http.middleware import ARRIVAL
 from placement.http.operations import (
     LARGEST_LONG_ID,
     LIMIT,
@@ -249,7 +250,7 @@ def events() -> Response:
     wait = min(number, _LONGEST_WAIT_SECONDS)
     # How many requests of this process may wait; a server with one thread lets none wait.
     most = _MOST_WAITING_ELSEWHERE if request.environ.get("wsgi.multithread") else 0
-    if request_scope.KEY in request.environ:
+    if ARRIVAL in request.environ:
         most = _MOST_WAITING
     accepted = request.accept_mimetypes
     if accepted.quality(_STREAM) > accepted.quality("application/json"):

@@ -180,6 +180,23 @@ def below(path: str, inner: Wsgi, outer: Wsgi) -> Wsgi:
     return call
 
 
+ARRIVAL = "placement.arrival"
+"""The place in the WSGI environment of the moment at which a request arrived, on the monotonic clock.
+
+Only our own server sets it.
+"""
+# A database that no longer responds is given up 2.25 s after the deadline; then the answer is made and sent.
+_ANSWERING_SECONDS = 3.0
+
+
+def deadline_of(arrival: float, seconds: float) -> float:
+    """Return the moment at which the work for a request ends, so that its answer is sent within `seconds`.
+
+    Clients that wait for 30 seconds then learn why it was given up. Moments are of the monotonic clock.
+    """
+    return arrival + seconds - min(_ANSWERING_SECONDS, seconds / 2)
+
+
 class RequestLog:
     """A layer that gives every request an id and a deadline, and logs it, also if it is refused."""
 
@@ -191,8 +208,8 @@ class RequestLog:
         request_id = f"req-{uuid.uuid4()}"
         at = environ[ENVIRONMENT_KEY] = context.RequestContext(request_id)
         # Our own server says when the request arrived; with others it begins here.
-        arrival = environ.get(request_scope.KEY) or time.monotonic()
-        request_scope.set_deadline(request_scope.deadline_of(arrival, self._request_seconds))
+        arrival = environ.get(ARRIVAL) or time.monotonic()
+        request_scope.set_deadline(deadline_of(arrival, self._request_seconds))
         # Mounted under a prefix the version document has an empty path, which the router would redirect.
         environ["PATH_INFO"] = environ.get("PATH_INFO") or "/"
         # Quoted, so that a caller cannot write lines of its own into the log.

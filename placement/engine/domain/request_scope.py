@@ -14,20 +14,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-# The key of the WSGI environment under which an HTTP server leaves the moment at which a request arrived.
-KEY = "placement.arrival"
-# A server that no longer responds is given up 2.25 s after the deadline; then the answer is made and sent.
-_ANSWERING_SECONDS = 3.0
 _end: ContextVar[float] = ContextVar("placement_deadline", default=math.inf)
 _caller_is_gone: ContextVar[Callable[[], bool] | None] = ContextVar("placement_caller_is_gone", default=None)
-
-
-def deadline_of(arrival: float, seconds: float) -> float:
-    """Return the moment at which the work for a request ends, so that its answer is sent within `seconds`.
-
-    Clients that wait for 30 seconds then learn why it was given up. Moments are of the monotonic clock.
-    """
-    return arrival + seconds - min(_ANSWERING_SECONDS, seconds / 2)
 
 
 set_deadline = _end.set

@@ -21,9 +21,8 @@ from gunicorn.http import wsgi
 from oslo_context import context as log_context
 from oslo_context.context import RequestContext
 
-from placement.engine.domain import request_scope
 from placement.http import middleware
-from placement.http.middleware import KNOWN_AS, KnownCredentials
+from placement.http.middleware import ARRIVAL, KNOWN_AS, KnownCredentials, deadline_of
 from placement.http.worker.lanes import Lane, WorkerLimits
 
 if TYPE_CHECKING:
@@ -195,7 +194,7 @@ class Exchange:
         self.is_counted = False
         self._arrival = time.monotonic()
         # Once it has begun there is none.
-        self.deadline = request_scope.deadline_of(self._arrival, connection.limits.request_seconds)
+        self.deadline = deadline_of(self._arrival, connection.limits.request_seconds)
         self.keep_alive = True
         self.abandoned = False
         # The lane where it waits for threads; set when it is handed over.
@@ -260,7 +259,7 @@ class Exchange:
             self._request, self.outgoing, connection.address, connection.server_address, self._request.cfg
         )
         environ["wsgi.multithread"] = True
-        environ[request_scope.KEY] = self._arrival
+        environ[ARRIVAL] = self._arrival
         environ[KNOWN_AS] = self._known_as
         # By this the application sees whether the caller is still there.
         environ["gunicorn.socket"] = connection.wire
