@@ -451,6 +451,7 @@ class ClusterCache(Follower):
     def __init__(self, database: Database) -> None:
         super().__init__(database, "nodes")
         self._images: dict[int, _CachedCluster] = {}
+        # A view: it has the ids of whatever is remembered.
         self.clusters = self._images.keys()
         self._ids: dict[str, int] = {}
         # Stamps of rows (by id) that need no reading: the last look brought them, or this process wrote them.

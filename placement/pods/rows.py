@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from placement.common.gang import Membership, gang_of, stored_membership
@@ -310,10 +311,14 @@ def written_pod(pod: RecordedPod) -> dict[str, Any]:
     return {key: member for key, member in members.items() if member} | {"labels": dict(pod.labels)}
 
 
+# All rows of a node are read again when it changes, and pods on like nodes have equal lists.
+_stored_cpus = lru_cache(maxsize=1024)(parse_cpu_list)
+
+
 def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any]) -> RecordedPod:
     """Return the pod that a stored document describes."""
     holding = Holding(
-        cpus=parse_cpu_list(document.get("cpus", "")),
+        cpus=_stored_cpus(document.get("cpus", "")),
         level=ExclusiveLevel(document.get("level", ExclusiveLevel.NONE)),
         amounts=_read(document.get("amounts")),
         shares_with_best_effort=not document.get("secluded", False),

@@ -295,7 +295,7 @@ class PodWriter:
         if not roots:
             return LockedNodes({}, {})
         stamps = statements.lock_hosts(transaction, roots, view.facts.id)
-        known = {root_id: view.nodes[root_id].revision for root_id in roots if root_id in view.nodes}
+        known = {root_id: node.revision for root_id, node in view.known(roots).items()}
         # A change of the profile stamps every node, so unchanged nodes need no look at the settings.
         if stamps != known:
             cluster = clusters.find_cluster(transaction, view.facts.name)

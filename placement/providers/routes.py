@@ -115,7 +115,9 @@ def _dashed_uuid(given: Parameters, key: str) -> str | None:
     return value
 
 
-def _shown(provider: Provider, modified: datetime.datetime | None, location: str | None = None) -> Response:
+def _shown(
+    provider: Provider, modified: datetime.datetime | None = None, location: str | None = None
+) -> Response:
     body = dump(ProviderSchema, provider, context.version(), provider_links())
     return json_response(body, modified=modified, location=location)
 
@@ -162,7 +164,7 @@ def update(uuid: str) -> Response:
         raise BadRequest("name is required")
     parent = Parent(body["parent_provider_uuid"]) if "parent_provider_uuid" in body else None
     updated = providers.update(uuid, body["name"], parent, may_move=context.offers(Feature.REPARENTING))
-    return _shown(updated, None)
+    return _shown(updated)
 
 
 @_provider("DELETE", f"{_RULE}delete", described=_DELETED)

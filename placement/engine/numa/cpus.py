@@ -53,8 +53,6 @@ class CpuListError(BadRequest, ValueError):
     """A CPU list that is not in Linux syntax, or ids that no CPU list can hold."""
 
 
-# The rows of pods on a node are read again whenever it changes, and pods of like nodes have equal lists.
-@lru_cache(maxsize=4096)
 def parse_cpu_list(text: str) -> CpuSet:
     """Return the logical CPU ids that a list such as `0-3,8` names; the empty text names none.
 
