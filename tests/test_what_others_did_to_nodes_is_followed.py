@@ -229,7 +229,7 @@ def test_a_uid_that_went_under_one_name_and_came_under_another_is_known(
     (other, *_) = [node for node in view.nodes.values() if node is not home]
     (pod,) = [pod for pod in home.pods if pod.uid == uid]
     image = following._images[home.cluster_id]
-    image.replace([other.root_id], {other.root_id: other.with_pod(replace(pod, name="y"))})
-    image.replace([home.root_id], {home.root_id: home.without(frozenset({pod.consumer}))})
+    image.replace({other.root_id: other}, {other.root_id: other.with_pod(replace(pod, name="y"))})
+    image.replace({home.root_id: home}, {home.root_id: home.without(frozenset({pod.consumer}))})
     asked = [uid, ("default", "y"), ("default", "x")]
     assert [following.may_have(image.snapshot, [key]) for key in asked] == [True, True, False]
