@@ -238,11 +238,12 @@ class SearchedForest(SimulatedForest):
     def _place_of(self, draw: Draw) -> tuple[int, int]:
         """Return a key, equal for providers that such a draw uses up and that are alike in everything."""
         parent = int(self.providers.parent[draw.row])
-        if parent < 0 or self._kind_of(draw.row) is None:
+        kind = self._kind_of(draw.row)
+        if parent < 0 or kind is None:
             return draw.row, -1
         column = self.column(draw.class_id)
         is_all = int(column.entries.capacity_of[column.entry_of(draw.row)]) == draw.amount
-        return (parent, self._kinds[draw.row] or 0) if is_all else (draw.row, -1)
+        return (parent, kind) if is_all else (draw.row, -1)
 
     def _kind_of(self, row: int) -> int | None:
         """Return the number of the trait set of a leaf provider of one class; None for other providers."""

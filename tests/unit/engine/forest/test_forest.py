@@ -263,6 +263,17 @@ def test_what_is_made_of_a_snapshot_stays_when_the_snapshot_is_gone():
     assert columns(forest)[0] is used
 
 
+def test_simulations_of_one_forest_add_hosts_side_by_side():
+    """The spare rows of their arrays are the same until one of them writes."""
+    forest = Forest()
+    forest.apply([replace(a_provider(number), trait_ids=frozenset({number + 6})) for number in (1, 2)])
+    plain, marked = (SimulatedForest(forest.snapshot()) for _ in range(2))
+    added = plain.repeat(int(forest.rows_of(np.array([1]))[0]), 2, lambda: None)
+    other = marked.repeat(int(forest.rows_of(np.array([2]))[0]), 2, lambda: None)
+    assert [plain.traits.of(row) for row in added] == [{7}, {7}]
+    assert [marked.traits.of(row) for row in other] == [{8}, {8}]
+
+
 def test_a_simulated_forest_is_gone_with_its_last_user():
     """A cycle would keep its copied columns until a full collection, and the next write would copy more."""
     world = World([NaiveProvider(str(UUID(int=1)), None, {"VCPU": Inventory(8)})])
