@@ -19,12 +19,16 @@ CURL = Path(__file__).parent / "curl.py"
 HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 
 
-def get(url: str, path: str) -> dict:
+def get_text(url: str, path: str) -> str:
     session = requests.Session()
     session.trust_env = False
     answer = session.get(url + path, headers=HEADERS, timeout=PATIENCE_SECONDS)
     assert answer.status_code == 200, answer.text
-    return answer.json()
+    return answer.text
+
+
+def get(url: str, path: str) -> dict:
+    return json.loads(get_text(url, path))
 
 
 def clusters_of(url: str) -> list[dict]:
@@ -58,8 +62,9 @@ def awaited_calls(log: Path) -> list[str]:
 def test_examples_are_loaded_printed_calls_work_twice_and_data_stays(tmp_path: Path) -> None:
     with database_url("sqlite", migrated=False) as connection:
         with running_service(connection, arguments=["--demo"]) as server:
-            clusters = {entry["name"]: entry["nodes"] for entry in clusters_of(server.url)}
-            assert clusters == {"batch": 10, "cloud": 0, "edge": 8}
+            clusters = {each["name"]: (each["hosts"], each["nodes"]) for each in clusters_of(server.url)}
+            assert clusters == {"batch": (10, 10), "cloud": (4, 0), "edge": (8, 8)}
+            assert "example cluster cloud: 4 hosts, 4 instances." in server.log.read_text()
             once, twice = answers_of_calls(server, tmp_path), answers_of_calls(server, tmp_path)
             assert all(finished.returncode == 0 and finished.stdout for finished in once + twice), once
             assert "edge/edge-01/core-" in once[0].stdout
@@ -75,6 +80,23 @@ def test_examples_are_loaded_printed_calls_work_twice_and_data_stays(tmp_path: P
         with running_service(connection, arguments=["--demo"]) as server:
             assert get(server.url, "/ext/v1/clusters/edge/nodes/edge-01") == before
             assert len(get(server.url, "/resource_providers")["resource_providers"]) == providers
+
+
+def test_the_demonstration_shows_what_an_operator_meets(demonstration: RunningServer) -> None:
+    """Pods of all classes, a gang, reservations, and nodes that are full, overfull, cordoned and tainted."""
+    at = f"{demonstration.url}/ext/v1/clusters"
+    pods = [pod for cluster in ("batch", "edge") for pod in get(at, f"/{cluster}/pods")["pods"]]
+    assert all(pod["node"] for pod in pods)
+    assert {pod["qos_class"] for pod in pods} == {"LSE", "LSR", "LS", "BE"}
+    assert {"ml/trainer-0", "ml/trainer-1"} <= {f"{pod['namespace']}/{pod['name']}" for pod in pods}
+    reservations = get(at, "/batch/reservations")["reservations"]
+    assert [len(each["current_owners"]) for each in reservations] == [1, 0]
+    shown = {name: get(at, f"/batch/nodes/{name}")["resources"] for name in ("batch-01", "batch-02")}
+    overfull, full = shown["batch-01"]["CUSTOM_BATCH_CPU"], shown["batch-02"]["CUSTOM_NODE_CPU_MILLI"]
+    assert overfull["used"] > overfull["capacity"]
+    assert 0.9 < full["used"] / full["capacity"] <= 1
+    page = get_text(demonstration.url, "/ui/refusals")
+    assert {"batch-03", "batch-04"} <= set(re.findall(r"batch-\d+", page))
 
 
 def answers_of_calls(server: RunningServer, directory: Path) -> list[subprocess.CompletedProcess[str]]:

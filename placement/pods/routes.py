@@ -320,7 +320,7 @@ _CLUSTERS_RULE = "placement:clusters:"
 def list_clusters() -> Response:
     """List all clusters that the caller may see."""
     own = context.current().caller.clusters
-    shown = [cluster for cluster in use_cases().clusters.listed() if own is None or cluster.name in own]
+    shown = [each for each in use_cases().clusters.sizes() if own is None or each.cluster.name in own]
     return json_response(dump(ClustersSchema, shown))
 
 

@@ -191,10 +191,20 @@ class ClusterShownSchema(AnswerSchema, ClusterSettingsSchema):
         }
 
 
+class ClusterListedSchema(ClusterShownSchema):
+    """A cluster with the number of its hosts: nodes, and hosts that no node is of; no shared storage."""
+
+    hosts = Integer()
+
+    def body(self, source: Any, context: Any = None) -> dict[str, Any]:
+        """Return a cluster as it is shown by itself, with its hosts."""
+        return {**super().body(source.cluster, context), "hosts": source.hosts}
+
+
 class ClustersSchema(AnswerSchema):
     """The clusters that the caller may see."""
 
-    clusters = Sequence(Object(ClusterShownSchema), source=list)
+    clusters = Sequence(Object(ClusterListedSchema), source=list)
 
 
 class NodeReferenceSchema(AnswerSchema):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from placement.allocations.candidates import SearchSettings
 from placement.common.documents import node_manifests, parse_yaml
 from placement.common.secrets import shown
+from placement.engine.domain.errors import PlacementError
 from placement.engine.domain.inventories import ConsumerClaim, Inventory
+from placement.providers.statements.names import SHARING_TRAIT
 from placement.use_cases import UseCases
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -34,24 +37,14 @@ def _load_cluster(use_cases: UseCases, directory: Path) -> None:
     settings = _document(directory / "cluster.yaml")
     name = settings.pop("name")
     use_cases.clusters.put(name, settings)
-    nodes = sorted((directory / "nodes").glob("*.yaml"))
-    for path in nodes:
-        manifests = node_manifests(parse_yaml(path.read_bytes()))
-        use_cases.nodes.put(name, path.stem, manifests.node, manifests.topology)
+    nodes = {
+        path.stem: node_manifests(parse_yaml(path.read_bytes()))
+        for path in sorted((directory / "nodes").glob("*.yaml"))
+    }
+    for node, manifests in nodes.items():
+        use_cases.nodes.put(name, node, *manifests)
     beside = _document(directory / "placement.yaml")
-    aggregate = use_cases.clusters.get(name).aggregate_uuid
-    uuids: dict[str, str] = {}
-    for provider in beside["resource_providers"]:
-        uuid, traits = provider["uuid"], provider.get("traits", [])
-        uuids[provider["name"]] = uuid
-        use_cases.providers.create(uuid, provider["name"], uuids.get(provider.get("parent")))
-        inventories = {kind: Inventory(**record) for kind, record in provider["inventories"].items()}
-        use_cases.inventories.replace_all(uuid, 0, inventories, zero_capacity=True)
-        for trait in traits:
-            use_cases.traits.create(trait)
-        use_cases.memberships.replace_traits(uuid, traits, 1)
-        if provider.get("in_cluster"):
-            use_cases.memberships.replace_aggregates(uuid, [aggregate], 2)
+    _load_providers(use_cases, beside["resource_providers"], use_cases.clusters.get(name).aggregate_uuid)
     for consumer in beside["allocations"]:
         named = use_cases.providers.uuids_of(consumer["allocations"])
         claim = ConsumerClaim(
@@ -63,7 +56,59 @@ def _load_cluster(use_cases: UseCases, directory: Path) -> None:
             consumer_type=consumer["consumer_type"],
         )
         use_cases.claims.replace([claim])
-    print(f"Loaded the example cluster {name}: {len(nodes)} nodes, {len(beside['allocations'])} consumers.")
+    print(f"Loaded the example cluster {name}: {_summary(nodes, beside)}.")
+    pods = directory / "pods.yaml"
+    if pods.is_file():
+        print(f"  {_load_pods(use_cases, name, parse_yaml(pods.read_bytes()))}.")
+    changes = directory / "changes.yaml"
+    for node, change in (_document(changes) if changes.is_file() else {}).items():
+        use_cases.nodes.put(name, node, _merged(nodes[node].node, change), nodes[node].topology)
+
+
+def _summary(nodes: Collection[str], beside: Mapping[str, Any]) -> str:
+    """Return how many hosts and consumers a cluster has, and the names of its shared storage."""
+    roots = [each for each in beside["resource_providers"] if "parent" not in each]
+    storage = [each["name"] for each in roots if SHARING_TRAIT in each.get("traits", ())]
+    hosts = f"{len(nodes)} nodes" if nodes else f"{len(roots) - len(storage)} hosts"
+    kind = "consumers" if nodes else "instances"
+    return ", ".join(
+        [hosts, f"{len(beside['allocations'])} {kind}", *(f"storage {each}" for each in storage)]
+    )
+
+
+def _load_providers(use_cases: UseCases, providers: Iterable[Mapping[str, Any]], aggregate: str) -> None:
+    uuids: dict[str, str] = {}
+    for provider in providers:
+        uuid, traits, parent = provider["uuid"], provider.get("traits", []), provider.get("parent")
+        uuids[provider["name"]] = uuid
+        use_cases.providers.create(uuid, provider["name"], uuids[parent] if parent else None)
+        inventories = {kind: Inventory(**record) for kind, record in provider["inventories"].items()}
+        use_cases.inventories.replace_all(uuid, 0, inventories, zero_capacity=True)
+        for trait in traits:
+            use_cases.traits.create(trait)
+        use_cases.memberships.replace_traits(uuid, traits, 1)
+        if provider.get("in_cluster"):
+            use_cases.memberships.replace_aggregates(uuid, [aggregate], 2)
+
+
+def _load_pods(use_cases: UseCases, cluster: str, documents: Sequence[Mapping[str, Any]]) -> str:
+    """Place the reservations, then the pods; return how many. Raises PlacementError for a refused one."""
+    reservations = [each for each in documents if each["kind"] == "Reservation"]
+    for each in reservations:
+        use_cases.reservations.put(cluster, each["metadata"]["name"], each)
+    pods = [each for each in documents if each["kind"] == "Pod"]
+    for outcome in use_cases.pods.put_all(cluster, pods):
+        if isinstance(outcome, PlacementError):
+            raise outcome
+    kept = f" and {len(reservations)} reservations" if reservations else ""
+    return f"Placed {len(pods)} pods{kept} on its nodes"
+
+
+def _merged(target: Any, patch: Any) -> Any:
+    """Return the target with the patch merged into it. Source: RFC 7396; nothing is removed here."""
+    if not isinstance(target, Mapping) or not isinstance(patch, Mapping):
+        return patch
+    return {**target, **{key: _merged(target.get(key), value) for key, value in patch.items()}}
 
 
 def _document(path: Path) -> dict[str, Any]:
