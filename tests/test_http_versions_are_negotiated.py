@@ -45,6 +45,29 @@ def test_version_document_ignores_query_and_accept_and_answers_the_empty_path(em
     assert answer.json["versions"][0]["links"] == [{"rel": "self", "href": ""}]
 
 
+@pytest.mark.parametrize(
+    ("accept", "is_browser"),
+    [
+        ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", True),
+        ("text/html", True),
+        ("*/*", False),
+        ("application/json", False),
+        ("application/json, text/html", False),
+        ("application/json, text/html;q=0.9", False),
+        ("", False),
+    ],
+)
+def test_only_browsers_are_sent_from_the_version_document_to_the_pages(
+    embedded: Client, accept: str, is_browser: bool
+):
+    answer = embedded.as_(None).at(None).get("/", Accept=accept)
+    assert answer.status_code == (302 if is_browser else 200)
+    assert answer.headers.get("Location") == ("/ui/" if is_browser else None)
+    mounted = {"base_url": "http://localhost/placement/", "environ_overrides": {"PATH_INFO": ""}}
+    answer = embedded.http.get("", headers={"Accept": accept}, **mounted)
+    assert answer.headers.get("Location") == ("/placement/ui/" if is_browser else None)
+
+
 def test_version_document_has_only_get_even_without_a_token(embedded: Client):
     for method in ("POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"):
         answer = embedded.as_(None).call(method, "/")

@@ -83,6 +83,19 @@ def test_nobody_inherits_the_name_of_who_called_before(nova: Client, written: Wr
     assert f"[None {answer.headers['x-openstack-request-id']} - - - - - -]" in line
 
 
+def test_what_an_open_page_asks_for_by_itself_is_no_line(embedded: Client, written: Written):
+    polled = {"X_Requested_With": "placement"}
+    assert embedded.get("/ui/static/pages.js").status_code == 200
+    assert embedded.get("/ui/changes", **polled).status_code == 200
+    assert written.lines("placement.requests") == []
+    embedded.get("/ui/changes")
+    embedded.get("/traits", **polled)
+    embedded.get("/ui/static/none.js")
+    embedded.post("/ui/changes", **polled)
+    shown = [line.split('"')[1] for line in written.lines("placement.requests")]
+    assert shown == ["GET /ui/changes", "GET /traits", "GET /ui/static/none.js", "POST /ui/changes"]
+
+
 def test_lines_as_json_have_it_in_fields(nova: Client, fields: Written):
     answer = nova.get("/traits")
     (record,) = [json.loads(line) for line in fields.lines("placement.requests")]

@@ -37,6 +37,9 @@ from placement.metrics.catalog import REQUEST_SECONDS, REQUESTS
 
 _STATUSES = frozenset(HTTPStatus)
 _NO_VERSIONS = (OWN_PATHS, f"{PAGES}/")
+_FILES = f"{PAGES}/static/"
+# X-Requested-With of what pages.js asks for without a click.
+_BY_PAGE = "placement"
 REQUEST_ID = "x-openstack-request-id"
 # The form of an id that a caller gives a request across services.
 _GLOBAL_ID = re.compile(r"req-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -252,7 +255,8 @@ def _figures(rule: str, method: str, status: str) -> tuple[Any, Any]:
 def _log(environ: dict[str, Any], uri: str, status: str, headers: dict[str, str], seconds: float) -> None:
     """Log a request, as text and, for formatters of JSON, in fields; `seconds` until its answer.
 
-    One that tried to change something has a line of its own, with its caller.
+    What pages ask for by themselves is logged at level debug. A request that tried to change something has a
+    line of its own, with its caller.
     """
     method, address = environ["REQUEST_METHOD"], environ.get("REMOTE_ADDR")
     shown: dict[str, Any] = {
@@ -266,7 +270,8 @@ def _log(environ: dict[str, Any], uri: str, status: str, headers: dict[str, str]
         shown["candidates"] = at.candidates
     rest = " ".join(f"{name}: {value}" for name, value in shown.items())
     asked = {"address": "-" if address is None else address, "method": method, "uri": uri}
-    LOG.info('%s "%s %s" %s', *asked.values(), rest, extra={"extra": {**asked, **shown}})
+    level = logging.DEBUG if _is_of_a_page(environ, status) else logging.INFO
+    LOG.log(level, '%s "%s %s" %s', *asked.values(), rest, extra={"extra": {**asked, **shown}})
     if method in _READING or at.reads:
         return
     AUDIT.info(
@@ -278,6 +283,15 @@ def _log(environ: dict[str, Any], uri: str, status: str, headers: dict[str, str]
         uri,
         status,
     )
+
+
+def _is_of_a_page(environ: dict[str, Any], status: str) -> bool:
+    """Return whether an open page got a file, a part of itself or its renewal."""
+    path = environ["PATH_INFO"]
+    asks_by_itself = path.startswith(_FILES) or (
+        path.startswith(f"{PAGES}/") and environ.get("HTTP_X_REQUESTED_WITH") == _BY_PAGE
+    )
+    return asks_by_itself and environ["REQUEST_METHOD"] in _READING and status < "400"
 
 
 # The bound on how many requests of one caller a process works on, for servers of any kind.

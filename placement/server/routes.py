@@ -15,6 +15,7 @@ from placement.common.probes import METRICS
 from placement.engine.domain.errors import Unavailable
 from placement.http import context
 from placement.http.context import json_response
+from placement.http.gate import PAGES
 from placement.http.operations import EMPTY, Content, Operation, Parameter, describes
 from placement.metrics.sharing import exposition
 from placement.planning.capacity import Watch
@@ -22,12 +23,16 @@ from placement.providers.fleet import FleetCapacity
 from placement.providers.schemas import VersionsSchema
 
 root_blueprint = Blueprint("root", __name__)
+_JSON, _HTML = "application/json", "text/html"
 
 
 @root_blueprint.get("/")
-@describes(Operation({200: VersionsSchema}))
+@describes(Operation({200: VersionsSchema, 302: EMPTY}))
 def versions() -> Response:
-    """Return the versions that this service speaks; needs no token."""
+    """Return the versions that this service speaks; needs no token. A browser is sent to the pages."""
+    if request.accept_mimetypes.best_match((_JSON, _HTML), default=_JSON) == _HTML:
+        at = f"{request.script_root}{PAGES}/"
+        return Response(status=302, headers={"Location": at, "Vary": "Accept"})
     return json_response(
         {
             "versions": [
