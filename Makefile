@@ -24,24 +24,18 @@ SLOW   := --durations=15
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-# Only files whose hashes are known are installed; the checkout itself has none. What takes a minute says what
-# it does: each package as pip gets to it.
-INSTALL := $(BIN)/pip install --disable-pip-version-check --progress-bar off
-PINNED  := $(INSTALL) --require-hashes --requirement
-ITSELF  := $(INSTALL) --no-deps --no-build-isolation --editable .
+# Only files whose hashes are known are installed; the checkout itself has none.
+PINNED := $(BIN)/python constraints/install.py
+ITSELF := $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+SET_UP  = @echo "Setting up $(VENV) once, with the packages of $(1); this may take some minutes." \
+    && $(PYTHON) -m venv $(VENV) && $(PINNED) $(1) && $(ITSELF)
 
 $(VENV)/.run: pyproject.toml constraints/build.txt constraints/run.txt
-	@echo "Setting up $(VENV) once, with the packages that constraints/run.txt names; this may take some minutes."
-	$(PYTHON) -m venv $(VENV)
-	$(PINNED) constraints/run.txt --requirement constraints/build.txt
-	$(ITSELF)
+	$(call SET_UP,constraints/run.txt constraints/build.txt)
 	@touch $@
 
 $(VENV)/.test: pyproject.toml constraints/test.txt
-	@echo "Setting up $(VENV) once, for tests, too; this may take some minutes."
-	$(PYTHON) -m venv $(VENV)
-	$(PINNED) constraints/test.txt
-	$(ITSELF)
+	$(call SET_UP,constraints/test.txt)
 	@touch $@ $(VENV)/.run
 
 run: $(VENV)/.run ## Set up, load the examples into an empty database and serve on 127.0.0.1:8778 (PORT=9000 elsewhere)
