@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SLOW   := --durations=15
 
 .DEFAULT_GOAL := help
-.PHONY: help run test faults fuzz lint types rooms house bench bench-full soak screenshots constraints sbom clean
+.PHONY: help run test announced check faults fuzz lint types rooms house bench bench-full soak screenshots wheel image constraints sbom clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -51,9 +51,21 @@ types: $(VENV)/.test ## Static types, strict in the pure rooms
 rooms: $(VENV)/.test ## Who may import whom
 	$(BIN)/lint-imports
 
-test: lint types rooms ## Everything that decides whether a change lands
+test: announced lint types rooms ## Everything that decides whether a change lands
 	@$(BIN)/python -m tests.browser
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --ignore=tests/faults $(SLOW)
+	@echo "The last run here took $$(( ($$(date +%s) - $$(cat $(BEGAN))) / 60 + 1 )) minutes." > $(LAST)
+
+BEGAN := build/test-began
+LAST  := build/test-took
+announced: $(VENV)/.test
+	@mkdir -p build && date +%s > $(BEGAN)
+	@echo "make test: style, types, imports, then $$(find tests -name 'test_*.py' ! -path '*/faults/*' | wc -l) files of" \
+	    "tests in $(JOBS) processes, on SQLite and PostgreSQL. make check is the short one."
+	@cat $(LAST) 2>/dev/null || echo "How long it takes is known after the first run here."
+
+check: lint types rooms ## The short one, before each commit: style, types, imports, and the unit tests on SQLite
+	PLACEMENT_TEST_EMBEDDED=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile tests/unit
 
 faults: $(VENV)/.test ## Storms, kills and lost connections, one after another
 	$(BIN)/python -m pytest tests/faults $(SLOW)
@@ -76,6 +88,23 @@ soak: $(VENV)/.test ## Watch the memory of workers under mixed calls for two hou
 screenshots: $(VENV)/.test ## Write the pictures of the pages to docs/pictures (needs Chromium)
 	$(BIN)/python -m tests.screenshots
 
+# What builds stays apart from what is built.
+BUILDER := build/builder
+$(BUILDER)/.made: constraints/build.txt
+	$(PYTHON) -m venv $(BUILDER)
+	$(BUILDER)/bin/python constraints/install.py constraints/build.txt
+	@touch $@
+
+wheel: $(BUILDER)/.made ## Build the wheel of this checkout into build/wheels
+	@rm -f build/wheels/placement_forest-*.whl
+	$(BUILDER)/bin/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir build/wheels .
+	@ls build/wheels/placement_forest-*.whl
+
+image: ## Build the image placement:latest with podman or docker
+	@engine=$$(command -v podman || command -v docker) || \
+	    { echo "make image: needs podman or docker, and neither is installed" >&2; exit 1; }; \
+	$$engine build -f Containerfile --build-arg VERSION=$$($(PYTHON) version.py) -t placement:latest .
+
 # In an environment of its own: what resolves and describes is no part of what is described.
 TOOLS   := build/tools
 EXTRAS  := --extra docs --extra keystone --extra kubernetes --extra mysql
@@ -95,4 +124,4 @@ sbom: $(TOOLS)/.made ## Write build/sbom.json, what the service consists of (Cyc
 	    --output-file build/sbom.json constraints/run.txt
 
 clean: ## Remove the virtual environments and caches
-	rm -rf $(VENV) $(TOOLS) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(TOOLS) $(BUILDER) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

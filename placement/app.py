@@ -33,7 +33,7 @@ from placement.http.openapi import EXTENSION, Documents
 from placement.http.schemas import dump
 from placement.planning import routes as planning_routes
 from placement.planning.capacity import Watch
-from placement.planning.routes import of_setting
+from placement.planning.routes import watched
 from placement.pods import extender_routes
 from placement.pods import routes as pods_routes
 from placement.pods.placing import Unschedulable
@@ -85,12 +85,10 @@ def create_application(
 ) -> Flask:
     """Return the WSGI application around the use cases; `add_pages` adds the pages for browsers."""
     policy = Policy(settings)
-    questions = []
-    for text in settings.capacity.watch:
-        try:
-            questions.append(of_setting(text))
-        except BadRequest as error:
-            raise Misconfigured(f"[capacity] watch: {error}") from None
+    try:
+        questions = watched(settings.capacity.watch)
+    except BadRequest as error:
+        raise Misconfigured(str(error)) from None
     application = Application("placement", static_folder=None)
     application.url_map.merge_slashes = False
     application.config["MAX_CONTENT_LENGTH"] = settings.api.max_request_body_bytes

@@ -86,12 +86,16 @@ class Health:
             self._database_checks = self._look_at_database()
         self._told_at = time.monotonic()
         # The first time this loads everything, which has no bound.
+        began, is_first = time.monotonic(), not self._forest.state.loaded
         try:
             self._forest.current()
         except Unavailable as error:
             self._forest_problem = str(error)
         else:
             self._forest_problem = ""
+            if is_first:
+                count, seconds = self._forest.state.providers, time.monotonic() - began
+                LOG.info("loaded %d providers in %.1f seconds", count, seconds)
         # The figures of a process that are not counted where something happens.
         state, (nodes, size) = self._forest.state, self._images.held
         catalog.LAG_SECONDS.set(state.behind_seconds)

@@ -38,18 +38,23 @@ class Authority:
         own = self._builder(self._name, self._key).add_extension(x509.BasicConstraints(True, None), True)
         self.file.write_bytes(self._signed(own))
 
-    def sign(self, name: str) -> Pair:
-        """A certificate for whoever is called so, on loopback; replaces files of that name at once."""
+    def sign(self, name: str, days: int = 1) -> Pair:
+        """A certificate of that name for loopback, valid for so many days from now.
+
+        It replaces files of that name at once.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         names = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
-        built = self._builder(subject, key).add_extension(x509.SubjectAlternativeName(names), False)
+        built = self._builder(subject, key, days).add_extension(x509.SubjectAlternativeName(names), False)
         pair = Pair(self._folder / f"{name}.crt", self._folder / f"{name}.key")
         _replace(pair.key, _pem(key))
         _replace(pair.certificate, self._signed(built))
         return pair
 
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    def _builder(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, days: int = 1
+    ) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
         return (
             x509.CertificateBuilder()
@@ -57,8 +62,8 @@ class Authority:
             .issuer_name(self._name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
+            .not_valid_before(now - datetime.timedelta(days=2))
+            .not_valid_after(now + datetime.timedelta(days=days))
         )
 
     def _signed(self, builder: x509.CertificateBuilder) -> bytes:

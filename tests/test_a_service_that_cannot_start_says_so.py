@@ -15,7 +15,7 @@ from placement.engine.domain.errors import PlacementError
 from placement.server import processes
 from tests.commands import refused_start, run
 from tests.patience import PATIENCE_SECONDS
-from tests.server import database_url, free_port
+from tests.server import database_url, free_port, running_service
 
 _ROOT = Path(__file__).resolve().parents[1]
 _TOKEN = "o" * 40
@@ -66,6 +66,40 @@ def test_an_extra_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "keystonemiddleware.auth_token", None)
     said = refusal(f"sqlite:///{tmp_path}/x.sqlite", OS_API__AUTH_STRATEGY="keystone")
     assert "install this package with its extra `keystone`" in said
+
+
+def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path):
+    file = tmp_path / "placement.conf"
+    file.write_text(
+        "[api]\nauth_strategy = token\nrequest_timeout = soon\nzebra = 1\n"
+        "[placement_database]\nconnection = postgresql://placement@127.0.0.1/placement\n"
+        "password_file = none\n"
+        "[ssl]\ncert_file = none.crt\n[scoring]\norder_by = nothing\n[capacity]\nwatch = small VCPU=2\n"
+    )
+    refused = run("serve", "--config-file", str(file))
+    said = refused.stderr.splitlines()
+    assert (refused.returncode, said[0]) == (1, "placement: 7 errors in the configuration:")
+    expected = (
+        f"{file}: there is no option zebra in [api]",
+        f"{file}: [api] request_timeout: could not convert string to float: 'soon'",
+        "[api] tokens_file",
+        "[placement_database] password_file: none: No such file",
+        "[ssl] key_file is not set",
+        "[scoring] order_by",
+        "[capacity] watch",
+    )
+    for line, start in zip(said[1:], expected, strict=True):
+        assert start in line, said
+
+
+def test_a_value_that_an_option_cannot_have_is_told_in_plain_words(tmp_path: Path):
+    file = tmp_path / "placement.conf"
+    file.write_text("[api]\nauth_strategy = nobody\n")
+    said = refused_start("--config-file", str(file), "--database", f"sqlite:///{tmp_path}/x.sqlite")
+    values = "Valid values are [keystone, token, noauth2], but found 'nobody'"
+    assert said == f"{file}: [api] auth_strategy: {values}"
+    said = refusal(f"sqlite:///{tmp_path}/x.sqlite", OS_API__REQUEST_TIMEOUT="soon")
+    assert said.startswith("OS_API__REQUEST_TIMEOUT: [api] request_timeout: ")
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::"])
@@ -145,7 +179,9 @@ def test_a_file_without_a_database_or_with_an_option_nobody_knows_is_refused(
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "placement.conf"
     file.write_text(text)
-    assert said in refused_start("--demo", "--config-file", str(file))
+    refused = run("serve", "--demo", "--config-file", str(file))
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert said in refused.stderr
     assert not (tmp_path / "var").exists()
 
 
@@ -166,10 +202,28 @@ sys.exit(cli.main(sys.argv[1:]))
 """
 
 
-def test_nobody_is_greeted_before_a_worker_has_answered():
-    port = str(free_port())
-    with database_url("sqlite") as url:
-        stuck = ended("-c", _STUCK, "serve", "--workers", "1", "--port", port, "--database", url)
+def test_nobody_is_greeted_before_a_worker_has_answered(tmp_path: Path):
+    port, path = str(free_port()), str(tmp_path / "notify")
+    with database_url("sqlite") as url, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(path)
+        manager.setblocking(False)
+        serve = ("serve", "--workers", "1", "--port", port, "--database", url)
+        stuck = ended("-c", _STUCK, *serve, NOTIFY_SOCKET=path)
+        with pytest.raises(BlockingIOError):
+            manager.recv(100)
     assert stuck.returncode != 0
     assert f"The service does not answer on port {port}" in stuck.stderr
     assert "listens on" not in stuck.stdout
+
+
+def test_systemd_is_notified_when_a_worker_has_answered(tmp_path: Path):
+    path = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager, database_url("sqlite") as url:
+        manager.bind(path)
+        manager.settimeout(PATIENCE_SECONDS)
+        with running_service(url, workers=1, environment={"NOTIFY_SOCKET": path}) as server:
+            assert manager.recv(100) == b"READY=1"
+            assert "Placement listens on" in server.log.read_text()
+            manager.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                manager.recv(100)

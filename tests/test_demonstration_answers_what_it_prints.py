@@ -82,6 +82,18 @@ def test_examples_are_loaded_printed_calls_work_twice_and_data_stays(tmp_path: P
             assert len(get(server.url, "/resource_providers")["resource_providers"]) == providers
 
 
+def test_the_log_begins_with_what_was_started(demonstration: RunningServer) -> None:
+    said = (
+        r"placement-forest \d\S+, Python 3",
+        r"database sqlite:///\S+, schema \d+",
+        r"callers: noauth2; workers: 1",
+        r"TLS: no",
+        r"loaded \d+ providers in \d+\.\d seconds",
+    )
+    for line in said:
+        eventually(True, lambda line=line: bool(re.search(line, demonstration.log.read_text())))
+
+
 def test_the_demonstration_shows_what_an_operator_meets(demonstration: RunningServer) -> None:
     """Pods of all classes, a gang, reservations, and nodes that are full, overfull, cordoned and tainted."""
     at = f"{demonstration.url}/ext/v1/clusters"

@@ -81,7 +81,10 @@ def test_a_file_of_configuration_that_is_not_there_is_refused(database: str, tmp
 def test_what_nobody_would_look_at_in_a_file_is_refused(database: str, tmp_path: Path, text: str, said: str):
     file = tmp_path / "placement.conf"
     file.write_text(text)
-    assert said in refusal("serve", "--config-file", str(file), "--database", database)
+    # What is missing beside it is told, too.
+    refused = run("serve", "--config-file", str(file), "--database", database)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert said in refused.stderr
 
 
 def test_what_nobody_would_look_at_in_the_environment_is_refused(database: str):

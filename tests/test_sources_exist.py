@@ -17,6 +17,7 @@ FOLDERS = ("placement", "tests", "benchmarks", "migrations")
 
 OUTSIDE = (
     "RFC 6761, section 6.3",
+    "RFC 7396",
     "RFC 9112, section 7.1",
     "RFC 9112, section 8",
     "RFC 9562, section 5.5",

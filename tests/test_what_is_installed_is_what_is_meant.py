@@ -89,7 +89,7 @@ def test_the_image_is_built_and_runs():
 
 def test_the_configuration_of_the_walk_through_keystone_is_understood(tmp_path: Path):
     page = (ROOT / "docs" / "deploying.md").read_text()
-    (written,) = re.findall(r"cat > /etc/placement/placement.conf <<END\n(.*?)^END$", page, re.M | re.S)
+    _, written = re.findall(r"cat > /etc/placement/placement.conf <<END\n(.*?)^END$", page, re.M | re.S)
     file = tmp_path / "placement.conf"
     file.write_text(written)
     loaded = settings.load([str(file)])
@@ -118,9 +118,11 @@ def test_systemd_understands_the_unit(unit: Path, tmp_path: Path):
 
 @pytest.mark.parametrize("unit", _UNITS, ids=lambda unit: unit.name)
 def test_the_unit_starts_a_command_that_there_is(unit: Path):
-    (start,) = re.findall(r"^ExecStart=/opt/placement/bin/placement (.+)$", unit.read_text(), re.MULTILINE)
-    options = re.findall(r"--[a-z-]+", start)
-    words = start.split(" --")[0].split()
-    command = [sys.executable, "-m", "placement.client", *words, "--help"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert [option for option in options if option not in shown] == []
+    starts = re.findall(r"^ExecStart(?:Pre)?=/opt/placement/bin/placement (.+)$", unit.read_text(), re.M)
+    assert starts
+    for start in starts:
+        options = re.findall(r"--[a-z-]+", start)
+        words = start.split(" --")[0].split()
+        command = [sys.executable, "-m", "placement.client", *words, "--help"]
+        shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert [option for option in options if option not in shown] == []

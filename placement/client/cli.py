@@ -26,6 +26,7 @@ from placement.client.formats import RED, painted
 
 _COMMANDS = {
     "serve": "server.commands:Serve",
+    "config check": "server.commands:CheckConfiguration",
     "db upgrade": "server.commands:Upgrade",
     "db version": "server.commands:ShowSchemaVersion",
     "db check": "server.commands:CheckDatabase",

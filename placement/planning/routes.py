@@ -89,9 +89,16 @@ def kind_of(given: Mapping[str, Any], place: str) -> RequestKind:
     return found
 
 
-def of_setting(text: str) -> Question:
-    """Return the question in a line of `[capacity] watch`: NAME QUERY, or NAME and a kind as JSON, which may
-    have a `cluster`.
+def watched(texts: Iterable[str]) -> list[Question]:
+    """Return the questions of `[capacity] watch`. Raises BadRequest that names the option."""
+    try:
+        return [_of_setting(text) for text in texts]
+    except BadRequest as error:
+        raise BadRequest(f"[capacity] watch: {error}") from None
+
+
+def _of_setting(text: str) -> Question:
+    """Return the question in a line: NAME QUERY, or NAME and a kind as JSON, which may have a `cluster`.
 
     Raises BadRequest.
     """

@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import platform
 import sys
 from collections.abc import Iterator, Sequence
+from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from placement import DISTRIBUTION
 from placement.client.display import PROSE, ActionCommand, Prose, argument, port_number, positive
 from placement.engine.domain.errors import PlacementError
 from placement.engine.domain.identifiers import is_loopback
@@ -36,8 +39,8 @@ OPTIONS = (
 LOG = logging.getLogger("placement.command")
 
 
-def configure(parsed: argparse.Namespace, default: str | None = None) -> cfg.ConfigOpts:
-    """Return the configuration, and leave it in the environment for the worker processes.
+def name_sources(parsed: argparse.Namespace, default: str | None = None) -> None:
+    """Leave in the environment which file and database the arguments name, also for worker processes.
 
     `default` is the database if there is no configuration file at all. Raises PlacementError.
     """
@@ -58,6 +61,13 @@ def configure(parsed: argparse.Namespace, default: str | None = None) -> cfg.Con
         os.environ[settings.CONNECTION_VARIABLE] = parsed.database
     elif default and not settings.configuration_files() and settings.CONNECTION_VARIABLE not in os.environ:
         os.environ[settings.CONNECTION_VARIABLE] = default
+
+
+def configure(parsed: argparse.Namespace) -> cfg.ConfigOpts:
+    """Return the configuration that the arguments name. Raises PlacementError."""
+    from placement.server import settings
+
+    name_sources(parsed)
     return settings.load()
 
 
@@ -123,23 +133,25 @@ class Serve(ActionCommand):
 
         # Before anything is imported that counts.
         sharing.share()
+        from placement.common import secrets
         from placement.server import demonstration, settings
-        from placement.server.processes import Server, default_workers, listening, prepare
+        from placement.server.processes import Server, default_workers, listening
 
         loaded = _configure(parsed_args)
         host, port = parsed_args.host, parsed_args.port
         url = settings.connection_of(loaded)
         tls = settings.tls_of(loaded)
-        settings.start_logging(loaded)
-        # What workers cannot use would only show when they start, one after the other.
-        prepare()
+        workers = parsed_args.workers or default_workers()
         settings.warn_of_open_secrets(loaded)
         listener = listening(host, port)
-        settings.make_ready(loaded)
+        version = settings.make_ready(loaded)
         os.environ[settings.MADE_READY_VARIABLE] = "1"
+        LOG.info("%s %s, Python %s", DISTRIBUTION, package_version(DISTRIBUTION), platform.python_version())
+        LOG.info("database %s, schema %s", secrets.shown(url), version)
+        LOG.info("callers: %s; workers: %d", loaded.api.auth_strategy, workers)
+        LOG.info("TLS: %s", "no" if tls is None else f"yes, with the certificate in {tls.files.certificate}")
         if parsed_args.demo:
             demonstration.load_into_empty(url)
-        workers = default_workers() if parsed_args.workers is None else parsed_args.workers
 
         def greet() -> None:
             if loaded.api.auth_strategy == _BELIEVING:
@@ -152,12 +164,13 @@ class Serve(ActionCommand):
 def _configure(parsed: argparse.Namespace) -> cfg.ConfigOpts:
     """Return the configuration that the arguments choose, and leave it in the environment for workers.
 
-    Raises PlacementError, also where every caller on other machines would be believed.
+    Tokens and rules are read here: what workers cannot use would only show when they start, one after the
+    other. Raises PlacementError, also where every caller on other machines would be believed.
     """
     from placement.server import settings
+    from placement.server.processes import prepare
 
-    loaded = configure(parsed, default=DEMONSTRATION if parsed.demo else None)
-    settings.connection_of(loaded)
+    name_sources(parsed, default=DEMONSTRATION if parsed.demo else None)
     if parsed.allow_remote_noauth:
         os.environ[settings.REMOTE_VARIABLE] = "True"
     for variable, file in zip(
@@ -165,16 +178,18 @@ def _configure(parsed: argparse.Namespace) -> cfg.ConfigOpts:
     ):
         if file:
             os.environ[variable] = file
-    chosen = parsed.auth
+    chosen, (loaded, _) = parsed.auth, settings.read()
     if chosen is None and parsed.demo and not settings.is_set(loaded, "api", "auth_strategy"):
         chosen = _BELIEVING
     if chosen is not None:
         os.environ[settings.STRATEGY_VARIABLE] = chosen
-    if chosen == _BELIEVING and not settings.sets_new_defaults():
+    if chosen == _BELIEVING and not settings.sets_new_defaults(loaded):
         # The user admin passes every rule, unless the configuration says otherwise.
         os.environ[settings.NEW_DEFAULTS_VARIABLE] = "False"
-    loaded = settings.load()
-    settings.require_strategy(loaded)
+    loaded, problems = settings.read()
+    if not problems:
+        settings.start_logging(loaded)
+    prepare()
     believing = loaded.api.auth_strategy == _BELIEVING and not loaded.api.allow_remote_noauth
     if believing and not is_loopback(parsed.host):
         raise PlacementError(
@@ -182,6 +197,29 @@ def _configure(parsed: argparse.Namespace) -> cfg.ConfigOpts:
             "is believed. Listen on 127.0.0.1, or give --allow-remote-noauth if that is what you want."
         )
     return loaded
+
+
+# `placement config check`: whether the service would start, and what will need attention.
+
+
+class CheckConfiguration(Prose):
+    """Check configuration, tokens, rules, certificates, database, schema and clock before a start.
+
+    Nothing is changed, and the service may be running. Ends with 1 if there are errors.
+    """
+
+    arguments = OPTIONS
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
+        """Look at everything, and list what is well and what is not."""
+        from placement.server import diagnosis
+
+        name_sources(parsed_args)
+        found = list(diagnosis.findings())
+        self.exit_status = int(any(each.severity == diagnosis.ERROR for each in found))
+        if parsed_args.formatter == PROSE:
+            return ("Findings",), [(f"{each.severity}: {each.subject}: {each.sentence}",) for each in found]
+        return diagnosis.Finding._fields, [tuple(each) for each in found]
 
 
 # `placement db check`: whether a database is as it must be.

@@ -1,36 +1,80 @@
-"""The files that every worker needs, checked and read beforehand by the process that starts them."""
+"""The configuration as the service uses it: everything that is wrong with it, and what workers need of it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
+
+from oslo_config import cfg
 
 from placement.allocations.orders import order_of
 from placement.engine.domain.errors import PlacementError
 from placement.http import auth, gate
-from placement.http.auth import NO_FILE, BadTokens, Keystone
+from placement.http.auth import NO_FILE, BadTokens, Keystone, TokenEntry
 from placement.http.context import Misconfigured
+from placement.planning.routes import watched
 from placement.server import settings
+from placement.server.settings import ConfigurationErrors
+
+OPTIONS = "options"
+CALLERS, RULES, DATABASE, TLS = "callers", "rules", "database", "TLS"
+
+
+def _callers(loaded: cfg.ConfigOpts) -> Sequence[TokenEntry]:
+    """Return the tokens; none with another strategy, which is tried."""
+    settings.require_strategy(loaded)
+    if loaded.api.auth_strategy == "keystone":
+        Keystone(loaded)
+    if loaded.api.auth_strategy != "token":
+        return ()
+    if not loaded.api.tokens_file:
+        raise BadTokens(NO_FILE)
+    return auth.read(Path(loaded.api.tokens_file))
+
+
+_SUBJECTS: Mapping[str, Callable[[cfg.ConfigOpts], Any]] = {
+    CALLERS: _callers,
+    RULES: gate.enforcer_of,
+    DATABASE: settings.connection_of,
+    TLS: settings.tls_of,
+    "scoring": lambda loaded: order_of(loaded.scoring.order_by, "[scoring] order_by"),
+    "capacity": lambda loaded: watched(loaded.capacity.watch),
+}
+
+
+class Examined(NamedTuple):
+    """A configuration, the objects that its subjects give, and what is wrong: pairs of subject, sentence."""
+
+    loaded: cfg.ConfigOpts
+    results: Mapping[str, Any]
+    problems: Sequence[tuple[str, str]]
+
+
+def examine() -> Examined:
+    """Read everything that the configuration names. Raises PlacementError for a file that is none."""
+    loaded, bad_options = settings.read()
+    problems = [(OPTIONS, sentence) for sentence in bad_options]
+    results = {}
+    for subject, reading in _SUBJECTS.items():
+        try:
+            results[subject] = reading(loaded)
+        except (PlacementError, Misconfigured) as error:
+            problems.append((subject, str(error)))
+        except cfg.ConfigSourceValueError:
+            # One of the bad options, of which this subject depends.
+            continue
+    return Examined(loaded, results, problems)
 
 
 def prepare() -> None:
     """Read tokens and rules as they are now; workers that start from now on have them.
 
-    Raises PlacementError that says what in the configuration cannot be used; then nothing has changed.
+    Raises ConfigurationErrors, PlacementError; then nothing has changed.
     """
-    loaded = settings.load()
-    settings.require_strategy(loaded)
-    order_of(loaded.scoring.order_by, "[scoring] order_by")
-    api, tokens = loaded.api, {}
-    try:
-        if api.auth_strategy == "token":
-            if not api.tokens_file:
-                raise BadTokens(NO_FILE)
-            file = Path(api.tokens_file)
-            tokens[file] = auth.read(file)
-        if api.auth_strategy == "keystone":
-            Keystone(loaded)
-        enforcer = gate.enforcer_of(loaded)
-    except Misconfigured as error:
-        raise PlacementError(str(error)) from None
-    auth.prepared.update(tokens)
-    gate.prepared[:] = [enforcer]
+    loaded, results, problems = examine()
+    if problems:
+        raise ConfigurationErrors([sentence for _, sentence in problems])
+    if results[CALLERS]:
+        auth.prepared[Path(loaded.api.tokens_file)] = results[CALLERS]
+    gate.prepared[:] = [results[RULES]]

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import gunicorn.arbiter
+from gunicorn import systemd
 from gunicorn.app.base import BaseApplication
 from gunicorn.errors import HaltServer
 from gunicorn.util import import_app
@@ -157,6 +158,7 @@ _MOST_ARENAS = -8
 _PROC = Path("/proc")
 _LISTENING = "0A"
 _SHOWN_CHARACTERS = 60
+_NOTIFY_VARIABLE = "NOTIFY_SOCKET"
 
 
 class Server(BaseApplication):  # type: ignore[misc]
@@ -178,6 +180,8 @@ class Server(BaseApplication):  # type: ignore[misc]
         self.tls = tls
         self.greeted = False
         self._greet = greet
+        # gunicorn would notify systemd before there is a worker.
+        self._notify_socket = os.environ.pop(_NOTIFY_VARIABLE, None)
         self._asked_since: float | None = None
         self._address = listener.getsockname()[:2]
         self._options: dict[str, Any] = {
@@ -204,7 +208,7 @@ class Server(BaseApplication):  # type: ignore[misc]
         super().__init__()
 
     def greet(self) -> None:
-        """Print that the service is ready if a worker answers now; else the next call tries again.
+        """Print, and notify systemd, that the service is ready if a worker answers now; else try again later.
 
         Raises HaltServer if none has answered for long.
         """
@@ -219,6 +223,9 @@ class Server(BaseApplication):  # type: ignore[misc]
             raise HaltServer(reason, Arbiter.WORKER_BOOT_ERROR) from None
         self.greeted = True
         self._greet()
+        if self._notify_socket:
+            os.environ[_NOTIFY_VARIABLE] = self._notify_socket
+            systemd.sd_notify("READY=1", LOG, unset_environment=True)
 
     def run(self) -> None:
         """Serve until stopped."""

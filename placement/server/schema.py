@@ -65,8 +65,8 @@ def stamp(connection: str, revision: str) -> None:
         schema.stamp(database, revision)
 
 
-def make_ready(connection: str, *, upgrade_first: bool = False) -> None:
-    """Make the database ready for the service to start.
+def make_ready(connection: str, *, upgrade_first: bool = False) -> str | None:
+    """Make the database ready for the service to start, and return the version of its schema.
 
     An embedded database is migrated; a server's must be current, unless `upgrade_first` says otherwise.
     A schema of a newer release will do as long as it only adds to what this one knows.
@@ -80,9 +80,10 @@ def make_ready(connection: str, *, upgrade_first: bool = False) -> None:
             )
         if (database.backend.is_embedded or upgrade_first) and not schema.is_newer(database):
             schema.upgrade(database)
-            return
-        require(database)
-        schema.sync_standard_names(database)
+        else:
+            require(database)
+            schema.sync_standard_names(database)
+        return schema.version(database)
 
 
 def require(database: Database) -> None:

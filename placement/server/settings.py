@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import logging
 import os
+import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -70,6 +71,7 @@ _SHARED = "DEFAULT"
 _OPEN = (_SHARED, "keystone_authtoken")
 # As near as a slip of the fingers.
 _NEAR = 0.75
+_SOURCE = re.compile(r"detail='([^']*)'")
 
 
 def configuration_files() -> list[str]:
@@ -89,8 +91,11 @@ def configuration_files() -> list[str]:
     return [str(standard)] if standard.is_file() else []
 
 
-def refuse_unknown(files: Sequence[str], directories: Sequence[str]) -> None:
-    """Raise PlacementError naming an option, in a file or the environment, that is never read."""
+def unknown_options(files: Sequence[str], directories: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence for each option, in a file or the environment, that is never read.
+
+    Raises PlacementError naming a file that is no configuration.
+    """
     inside = [str(path) for directory in directories for path in sorted(Path(directory).glob("*.conf"))]
     for file in [*files, *inside]:
         for group, names in _sections(file).items():
@@ -98,23 +103,21 @@ def refuse_unknown(files: Sequence[str], directories: Sequence[str]) -> None:
             if group not in GROUPS and theirs is None:
                 near = difflib.get_close_matches(group, GROUPS, n=1, cutoff=_NEAR)
                 if near and names:
-                    raise PlacementError(f"{file}: there is no group [{group}]; did you mean [{near[0]}]?")
+                    yield f"{file}: there is no group [{group}]; did you mean [{near[0]}]?"
                 continue
             known = _names([*GROUPS.get(group, ()), *(theirs or ())])
             for name in names:
                 near_text = _near(name, group, known)
                 is_known = name.replace("-", "_") in known
                 if not is_known and (group not in _OPEN or near_text):
-                    raise PlacementError(f"{file}: there is no option {name} in [{group}]{near_text}")
+                    yield f"{file}: there is no option {name} in [{group}]{near_text}"
     for variable in sorted(os.environ):
         for group, options in GROUPS.items():
             start = f"OS_{group.upper()}__"
             name = variable.removeprefix(start).lower()
             known = _names(options)
             if group != _SHARED and variable.startswith(start) and name not in known:
-                raise PlacementError(
-                    f"{variable}: there is no option {name} in [{group}]{_near(name, group, known)}"
-                )
+                yield f"{variable}: there is no option {name} in [{group}]{_near(name, group, known)}"
 
 
 def connection_in(file: str) -> str:
@@ -161,23 +164,49 @@ _SHOW_STATEMENTS, _SHOW_RESULTS = 50, 100
 _QUIET = ["oslo_policy=INFO", "keystonemiddleware=INFO", "stevedore=INFO", "urllib3=INFO", "alembic=WARNING"]
 
 
-def load(files: Sequence[str] = (), directories: Sequence[str] = ()) -> cfg.ConfigOpts:
-    """Return the configuration of this process. Raises PlacementError naming a bad file, option or value."""
+class ConfigurationErrors(PlacementError):
+    """An error with everything that is wrong in a configuration, a sentence each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        several = f"{len(problems)} errors in the configuration:"
+        super().__init__(problems[0] if len(problems) == 1 else "\n  ".join((several, *problems)))
+
+
+def read(files: Sequence[str] = (), directories: Sequence[str] = ()) -> tuple[cfg.ConfigOpts, Sequence[str]]:
+    """Return the configuration of this process, and a sentence for each bad option or value in it.
+
+    Raises PlacementError naming a file that is no configuration.
+    """
     settings = cfg.ConfigOpts()
     log.register_options(settings)
     for group, options in GROUPS.items():
-        settings.register_opts(options, group=None if group == "DEFAULT" else group)
-    read = list(files) or configuration_files()
-    refuse_unknown(read, directories)
+        settings.register_opts(options, group=None if group == _SHARED else group)
+    given = list(files) or configuration_files()
+    problems = list(unknown_options(given, directories))
     try:
         settings(
-            args=[], project="placement", default_config_files=read, default_config_dirs=list(directories)
+            args=[], project="placement", default_config_files=given, default_config_dirs=list(directories)
         )
-        for group, options in GROUPS.items():
-            for option in options:
-                (settings if group == "DEFAULT" else settings[group])[option.dest]
-    except (cfg.Error, ValueError) as error:
+    except cfg.Error as error:
         raise PlacementError(" ".join(str(error).split())) from None
+    for group, options in GROUPS.items():
+        for option in options:
+            try:
+                (settings if group == _SHARED else settings[group])[option.dest]
+            except (cfg.Error, ValueError) as error:
+                # The library begins with an object of its own, which has the file or variable in it.
+                where, _, reason = str(error).partition(" is not valid: ")
+                source = _SOURCE.search(where)
+                start = f"{source[1]}: " if source else ""
+                problems.append(f"{start}[{group}] {option.dest}: {reason or where}")
+    return settings, problems
+
+
+def load(files: Sequence[str] = (), directories: Sequence[str] = ()) -> cfg.ConfigOpts:
+    """Return the configuration of this process. Raises ConfigurationErrors, PlacementError as `read` does."""
+    settings, problems = read(files, directories)
+    if problems:
+        raise ConfigurationErrors(problems)
     return settings
 
 
@@ -195,17 +224,19 @@ def require_strategy(settings: cfg.ConfigOpts) -> None:
 
 
 def is_set(settings: cfg.ConfigOpts, group: str, option: str) -> bool:
-    """Return whether the option is set, in a file or in the environment."""
-    location = settings.get_location(option, group)
+    """Return whether the option is set, in a file or in the environment, also to a bad value."""
+    try:
+        location = settings.get_location(option, group)
+    except ValueError:
+        return True
     return location is not None and location.location not in (
         cfg.Locations.opt_default,
         cfg.Locations.set_default,
     )
 
 
-def sets_new_defaults() -> bool:
+def sets_new_defaults(settings: cfg.ConfigOpts) -> bool:
     """Return whether [oslo_policy] enforce_new_defaults is set."""
-    settings = load()
     opts.set_defaults(settings)
     return is_set(settings, "oslo_policy", "enforce_new_defaults")
 
@@ -277,8 +308,8 @@ def tls_of(settings: cfg.ConfigOpts) -> Tls | None:
     return Tls(TlsFiles(options.cert_file, options.key_file, options.ca_file))
 
 
-def make_ready(settings: cfg.ConfigOpts) -> None:
-    """Make the database ready for the service, waiting while it cannot be reached.
+def make_ready(settings: cfg.ConfigOpts) -> str | None:
+    """Make the database ready for the service, waiting while it cannot be reached; return its version.
 
     Raises SchemaOutdated, Unavailable, PlacementError; at once for what waiting does not mend.
     """

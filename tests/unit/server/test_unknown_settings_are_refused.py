@@ -6,7 +6,7 @@ import pytest
 
 from placement.engine.domain.errors import PlacementError
 from placement.server import settings
-from placement.server.settings import DIRECTORY_VARIABLE, FILE_VARIABLE, configuration_files, refuse_unknown
+from placement.server.settings import DIRECTORY_VARIABLE, FILE_VARIABLE, configuration_files
 
 
 @pytest.fixture(autouse=True)
@@ -56,12 +56,12 @@ def test_a_file_named_in_the_environment_comes_before_the_standard_one(monkeypat
 def test_a_slip_in_a_file_is_named(file, text, said):
     path = file(text)
     with pytest.raises(PlacementError) as refused:
-        refuse_unknown([path], [])
+        settings.load([path])
     assert str(refused.value).startswith(path)
     assert said in " ".join(str(refused.value).split())
     # Files in a directory count as well.
     with pytest.raises(PlacementError, match=r"placement\.conf: "):
-        refuse_unknown([], [str(Path(path).parent)])
+        settings.load([], [str(Path(path).parent)])
 
 
 def test_what_is_loaded_comes_from_the_environment_before_the_file(monkeypatch, file):

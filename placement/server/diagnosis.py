@@ -1,0 +1,159 @@
+"""What `placement config check` finds: the configuration, and the database and the files that it names."""
+
+from __future__ import annotations
+
+import datetime
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from placement.common.secrets import is_open_to_others
+from placement.engine.domain.errors import PlacementError
+from placement.http.worker.tls import TlsFiles
+from placement.server import schema, settings
+from placement.server.preparation import CALLERS, DATABASE, OPTIONS, RULES, TLS, examine
+from placement.storage import schema as versions
+from placement.storage.database import Database
+
+OK, WARNING, ERROR = "ok", "warning", "error"
+_EXPIRES_SOON_DAYS = 30
+# Records of changes carry the time of the database, ends of sessions and reservations the one of the service.
+_CLOCKS_DIFFER_SECONDS = 2.0
+
+
+class Finding(NamedTuple):
+    """A sentence on one subject, and how bad that is: OK, WARNING or ERROR."""
+
+    severity: str
+    subject: str
+    sentence: str
+
+
+def findings() -> Iterator[Finding]:
+    """Yield what is well and what is wrong. Raises PlacementError for a file that is no configuration."""
+    loaded, results, problems = examine()
+    for subject, sentence in problems:
+        yield Finding(ERROR, subject, sentence)
+    if OPTIONS not in dict(problems):
+        files = ", ".join(settings.configuration_files()) or "no file; the environment and defaults"
+        yield Finding(OK, OPTIONS, files)
+    for subject, describe in _DESCRIPTIONS.items():
+        if subject in results:
+            yield from (Finding(each, subject, text) for each, text in describe(loaded, results[subject]))
+    yield from _open_secrets(loaded)
+    if DATABASE in results:
+        yield from _of_database(results[DATABASE])
+
+
+_Described = Iterator[tuple[str, str]]
+
+
+def _of_callers(loaded: cfg.ConfigOpts, tokens: Sequence[object]) -> _Described:
+    strategy = loaded.api.auth_strategy
+    if strategy == "token":
+        yield OK, f"{len(tokens)} tokens in {loaded.api.tokens_file}"
+    elif strategy == "keystone":
+        yield OK, f"tokens of Keystone, which {loaded.keystone_authtoken.auth_url} validates"
+    else:
+        yield WARNING, "[api] auth_strategy noauth2 believes every caller; it is for development only"
+
+
+def _of_rules(loaded: cfg.ConfigOpts, _: object) -> _Described:
+    file = loaded.find_file(loaded.oslo_policy.policy_file)
+    yield OK, f"rules of {file}" if file else "the default rules"
+
+
+def _of_tls(_: cfg.ConfigOpts, tls: Any) -> _Described:
+    if tls is None:
+        yield OK, "TLS is not spoken"
+        return
+    try:
+        expires = _expiry(tls.files)
+    except ssl.SSLError as error:
+        yield ERROR, f"{tls.files.certificate}: {getattr(error, 'verify_message', '') or error.reason}"
+        return
+    days = int((expires - time.time()) // datetime.timedelta(days=1).total_seconds())
+    at = datetime.datetime.fromtimestamp(expires, datetime.UTC).date().isoformat()
+    severity = WARNING if days < _EXPIRES_SOON_DAYS else OK
+    yield severity, f"{tls.files.certificate} is valid until {at}, for {days} days"
+
+
+_DESCRIPTIONS: Mapping[str, Callable[[cfg.ConfigOpts, Any], _Described]] = {
+    CALLERS: _of_callers,
+    RULES: _of_rules,
+    TLS: _of_tls,
+}
+
+
+def _expiry(files: TlsFiles) -> float:
+    """Return when the certificate expires, in seconds since 1970, from a handshake with itself.
+
+    Raises SSLError if it is not valid at present.
+    """
+    server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server_side.load_cert_chain(files.certificate, files.key)
+    client_side = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client_side.check_hostname = False
+    # Whatever authority signed it, this certificate is trusted here.
+    client_side.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    client_side.load_verify_locations(files.certificate)
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = client_side.wrap_bio(back, there)
+    server = server_side.wrap_bio(there, back, server_side=True)
+    for side in (client, server, client):
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+    certificate: Any = client.getpeercert()
+    return ssl.cert_time_to_seconds(certificate["notAfter"])
+
+
+def _open_secrets(loaded: cfg.ConfigOpts) -> Iterator[Finding]:
+    for file in (loaded.placement_database.password_file, loaded.kubernetes.kubeconfig):
+        if file and Path(file).is_file() and is_open_to_others(Path(file).stat()):
+            sentence = f"{file}: others than its owner may read it; run `chmod 600` on it"
+            yield Finding(WARNING, "secrets", sentence)
+
+
+def _of_database(connection: str) -> Iterator[Finding]:
+    try:
+        with schema.opened(connection) as database:
+            if not database.backend.exists():
+                yield Finding(WARNING, DATABASE, f"{database.where}: it is made when the service starts")
+                return
+            version = versions.version(database)
+            yield Finding(OK, DATABASE, database.where)
+            yield _of_schema(database, version)
+            yield from _of_clock(database)
+    except PlacementError as error:
+        yield Finding(ERROR, DATABASE, str(error))
+
+
+def _of_schema(database: Database, version: str | None) -> Finding:
+    newest = versions.newest(database)
+    if database.backend.is_embedded and version != newest and not versions.is_newer(database):
+        return Finding(OK, "schema", f"version {version}; the start of the service brings it to {newest}")
+    try:
+        schema.require(database)
+    except schema.SchemaOutdated as error:
+        return Finding(ERROR, "schema", str(error))
+    return Finding(OK, "schema", f"version {version}")
+
+
+def _of_clock(database: Database) -> Iterator[Finding]:
+    """Yield how far the clock of the database is from the one here; an embedded one has no clock."""
+    if database.backend.is_embedded:
+        return
+    with database.read() as connection:
+        began = time.time()
+        there = connection.execute(sa.select(sa.func.current_timestamp())).scalar_one()
+        here = (began + time.time()) / 2
+    apart = there.timestamp() - here
+    severity = WARNING if abs(apart) > _CLOCKS_DIFFER_SECONDS else OK
+    yield Finding(severity, "clock", f"the database is {apart:+.1f} s from this machine")
