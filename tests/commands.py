@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from io import BytesIO, TextIOWrapper
 from types import MappingProxyType
 from unittest import mock
@@ -61,7 +61,22 @@ def refusal(*arguments: str, **environment: str) -> str:
 
 
 def refused_start(*arguments: str, **environment: str) -> str:
-    """Return why `serve` does not start; this process keeps its logging, its figures and its rules."""
+    """Return the one line on why `serve` does not start."""
+    with _not_serving():
+        return refusal("serve", "--port", str(free_port()), *arguments, **environment)
+
+
+def errors_of_start(*arguments: str, **environment: str) -> list[str]:
+    """Return the lines on everything that keeps `serve` from starting."""
+    with _not_serving():
+        refused = run("serve", "--port", str(free_port()), *arguments, **environment)
+    assert (refused.returncode, refused.stdout) == (1, ""), refused
+    return refused.stderr.splitlines()
+
+
+@contextmanager
+def _not_serving() -> Iterator[None]:
+    """This process keeps its logging, its figures and its rules."""
     from placement.http import auth, gate
     from placement.metrics import sharing
     from placement.server import processes, settings
@@ -73,7 +88,7 @@ def refused_start(*arguments: str, **environment: str) -> str:
         mock.patch.object(auth, "prepared", {}),
         mock.patch.object(processes.Server, "run", side_effect=AssertionError("it serves")),
     ):
-        return refusal("serve", "--port", str(free_port()), *arguments, **environment)
+        yield
 
 
 def _ended(

@@ -44,7 +44,7 @@ if sys.argv[1] == "enable":
     unit = (Path(os.environ["UNITS"]) / "placement.service").read_text()
     before, start = (re.search(rf"^{name}=(.+)$", unit, re.M)[1] for name in ("ExecStartPre", "ExecStart"))
     assert "Type=notify" in unit
-    subprocess.run(shlex.split(before), check=True)
+    subprocess.run(shlex.split(before), check=True, stdout=subprocess.DEVNULL)
     address = os.environ["STAND_INS"] + "/notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(address)
@@ -53,6 +53,7 @@ if sys.argv[1] == "enable":
             [*shlex.split(start), "--port", os.environ["PORT"], "--workers", "1"],
             env={**os.environ, "NOTIFY_SOCKET": address},
             stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         Path(os.environ["STAND_INS"], "pid").write_text(str(service.pid))
         assert manager.recv(100) == b"READY=1"

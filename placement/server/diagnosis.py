@@ -58,7 +58,7 @@ def _of_callers(loaded: cfg.ConfigOpts, tokens: Sequence[object]) -> _Described:
     if strategy == "token":
         yield OK, f"{len(tokens)} tokens in {loaded.api.tokens_file}"
     elif strategy == "keystone":
-        yield OK, f"tokens of Keystone, which {loaded.keystone_authtoken.auth_url} validates"
+        yield OK, "tokens of OpenStack Identity, as [keystone_authtoken] says"
     else:
         yield WARNING, "[api] auth_strategy noauth2 believes every caller; it is for development only"
 
