@@ -79,7 +79,7 @@ _COMMANDS = {
 
 _OF_CLIFF = {"complete", "help"}
 _PREFIX = "placement"
-_LOCAL = {"serve", "db", "import", "export", "verify", "completion", "help", "man"}
+_LOCAL = {"serve", "config", "db", "import", "export", "verify", "completion", "help", "man"}
 """First words of commands that are no question to one service, so the `openstack` client lacks them."""
 
 

@@ -37,6 +37,8 @@ OPTIONS = (
     argument("--config-file", metavar="FILE", help="ini file with the options"),
 )
 LOG = logging.getLogger("placement.command")
+# What the command says goes to the terminal, what the service says to its log.
+_SERVICE_LOG = logging.getLogger(__name__)
 
 
 def name_sources(parsed: argparse.Namespace, default: str | None = None) -> None:
@@ -146,10 +148,14 @@ class Serve(ActionCommand):
         listener = listening(host, port)
         version = settings.make_ready(loaded)
         os.environ[settings.MADE_READY_VARIABLE] = "1"
-        LOG.info("%s %s, Python %s", DISTRIBUTION, package_version(DISTRIBUTION), platform.python_version())
-        LOG.info("database %s, schema %s", secrets.shown(url), version)
-        LOG.info("callers: %s; workers: %d", loaded.api.auth_strategy, workers)
-        LOG.info("TLS: %s", "no" if tls is None else f"yes, with the certificate in {tls.files.certificate}")
+        _SERVICE_LOG.info(
+            "%s %s, Python %s", DISTRIBUTION, package_version(DISTRIBUTION), platform.python_version()
+        )
+        _SERVICE_LOG.info("database %s, schema %s", secrets.shown(url), version)
+        _SERVICE_LOG.info("callers: %s; workers: %d", loaded.api.auth_strategy, workers)
+        _SERVICE_LOG.info(
+            "TLS: %s", "no" if tls is None else f"yes, with the certificate in {tls.files.certificate}"
+        )
         if parsed_args.demo:
             demonstration.load_into_empty(url)
 

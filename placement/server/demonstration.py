@@ -105,7 +105,7 @@ def _load_pods(use_cases: UseCases, cluster: str, documents: Sequence[Mapping[st
 
 
 def _merged(target: Any, patch: Any) -> Any:
-    """Return the target with the patch merged into it. Source: RFC 7396; nothing is removed here."""
+    """Return the target with the patch merged into it; null removes nothing. Source: RFC 7396."""
     if not isinstance(target, Mapping) or not isinstance(patch, Mapping):
         return patch
     return {**target, **{key: _merged(target.get(key), value) for key, value in patch.items()}}

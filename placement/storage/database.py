@@ -326,6 +326,12 @@ class Database:
         if self._incidents is not None and found is not None and found.is_incident:
             self._incidents.note(found.sentence, failures.words_of(error))
 
+    def clock(self) -> float:
+        """Return the seconds since 1970 as a database server counts them. Raises Unavailable."""
+        with self.read() as connection:
+            now: datetime.datetime = connection.execute(sa.select(sa.func.current_timestamp())).scalar_one()
+        return now.timestamp()
+
     # -- life ---------------------------------------------------------------------------------------
 
     def connections(self) -> Mapping[str, int]:
