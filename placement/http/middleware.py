@@ -270,7 +270,10 @@ def _log(environ: dict[str, Any], uri: str, status: str, headers: dict[str, str]
         shown["candidates"] = at.candidates
     rest = " ".join(f"{name}: {value}" for name, value in shown.items())
     asked = {"address": "-" if address is None else address, "method": method, "uri": uri}
-    level = logging.DEBUG if _is_of_a_page(environ, status) else logging.INFO
+    path, by_page = environ["PATH_INFO"], environ.get("HTTP_X_REQUESTED_WITH") == _BY_PAGE
+    is_of_a_page = path.startswith(_FILES) or (by_page and path.startswith(f"{PAGES}/"))
+    is_quiet = is_of_a_page and method in _READING and status < "400"
+    level = logging.DEBUG if is_quiet else logging.INFO
     LOG.log(level, '%s "%s %s" %s', *asked.values(), rest, extra={"extra": {**asked, **shown}})
     if method in _READING or at.reads:
         return
@@ -283,15 +286,6 @@ def _log(environ: dict[str, Any], uri: str, status: str, headers: dict[str, str]
         uri,
         status,
     )
-
-
-def _is_of_a_page(environ: dict[str, Any], status: str) -> bool:
-    """Return whether an open page got a file, a part of itself or its renewal."""
-    path = environ["PATH_INFO"]
-    asks_by_itself = path.startswith(_FILES) or (
-        path.startswith(f"{PAGES}/") and environ.get("HTTP_X_REQUESTED_WITH") == _BY_PAGE
-    )
-    return asks_by_itself and environ["REQUEST_METHOD"] in _READING and status < "400"
 
 
 # The bound on how many requests of one caller a process works on, for servers of any kind.
