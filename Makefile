@@ -62,7 +62,7 @@ announced: $(VENV)/.test
 	@mkdir -p build && date +%s > $(BEGAN)
 	@echo "make test: style, types, imports, then $$(find tests -name 'test_*.py' ! -path '*/faults/*' | wc -l) files of" \
 	    "tests in $(JOBS) processes, on SQLite and PostgreSQL. make check is the short one."
-	@cat $(LAST) 2>/dev/null || echo "How long it takes is known after the first run here."
+	@cat $(LAST) 2>/dev/null || echo "It takes about ten minutes on two cores with nothing beside it."
 
 check: lint types rooms ## The short one, before each commit: style, types, imports, and the unit tests on SQLite
 	PLACEMENT_TEST_EMBEDDED=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile tests/unit
@@ -103,7 +103,7 @@ wheel: $(BUILDER)/.made ## Build the wheel of this checkout into build/wheels
 image: ## Build the image placement:latest with podman or docker
 	@engine=$$(command -v podman || command -v docker) || \
 	    { echo "make image: needs podman or docker, and neither is installed" >&2; exit 1; }; \
-	$$engine build -f Containerfile --build-arg VERSION=$$($(PYTHON) version.py) -t placement:latest .
+	$$engine build -f Containerfile --build-arg VERSION=$$($(PYTHON) constraints/version.py) -t placement:latest .
 
 # In an environment of its own: what resolves and describes is no part of what is described.
 TOOLS   := build/tools

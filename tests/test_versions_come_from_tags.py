@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from version import UNTAGGED, VARIABLE, version
+from constraints.version import UNTAGGED, VARIABLE, version
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +56,6 @@ def test_an_image_is_told_its_version(clone: Path, monkeypatch: pytest.MonkeyPat
     git(clone, "tag", "v1.2.3")
     monkeypatch.setenv(VARIABLE, "9.9")
     assert version(clone) == "9.9"
-    program = Path(sys.modules["version"].__file__ or "")
+    program = Path(sys.modules["constraints.version"].__file__ or "")
     shown = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=True)
     assert shown.stdout == "9.9\n"

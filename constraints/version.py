@@ -11,7 +11,7 @@ from pathlib import Path
 UNTAGGED = "0.1.0"
 """The version without git, in a clone without tags, and of an unpacked archive."""
 VARIABLE = "PLACEMENT_VERSION"
-_ROOT = Path(__file__).resolve().parent
+_ROOT = Path(__file__).resolve().parents[1]
 _DESCRIBED = re.compile(r"v(\d[\w.]*)-(\d+)-(g[0-9a-f]+)")
 
 
