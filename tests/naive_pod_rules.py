@@ -158,6 +158,11 @@ def affinity_scores(pod: Mapping[str, Any], fitting: Sequence[Node], nodes: Sequ
     return [0 if most == least else int(100 * (total - least) / (most - least)) for total in raw]
 
 
+def prefers_spread(pod: Mapping[str, Any]) -> bool:
+    """Whether PodTopologySpread scores nodes for the pod."""
+    return bool(_constraints(pod, "ScheduleAnyway"))
+
+
 def spread_scores(pod: Mapping[str, Any], fitting: Sequence[Node], nodes: Sequence[Node]) -> list[int]:
     """The normalized scores of PodTopologySpread."""
     constraints = _constraints(pod, "ScheduleAnyway")
