@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SLOW   := --durations=15
 
 .DEFAULT_GOAL := help
-.PHONY: help run test announced check faults fuzz lint types rooms house bench bench-full soak screenshots wheel image constraints sbom clean
+.PHONY: help run test announced check faults fuzz lint types rooms house bench bench-full soak screenshots wheel image docs constraints sbom clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -105,6 +105,17 @@ image: ## Build the image placement:latest with podman or docker
 	    { echo "make image: needs podman or docker, and neither is installed" >&2; exit 1; }; \
 	$$engine build -f Containerfile --build-arg VERSION=$$($(PYTHON) constraints/version.py) -t placement:latest .
 
+# In an environment of its own: what builds the site is no part of what is tested.
+SITE := build/site-tools
+$(SITE)/.made: constraints/docs.txt
+	$(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/python constraints/install.py constraints/docs.txt
+	@touch $@
+
+docs: $(SITE)/.made ## Build the documentation as a site in build/site, with every link checked
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --quiet
+	@echo "The site is in build/site; python3 -m http.server --directory build/site shows it, with search."
+
 # In an environment of its own: what resolves and describes is no part of what is described.
 TOOLS   := build/tools
 EXTRAS  := --extra docs --extra keystone --extra kubernetes --extra mysql
@@ -117,6 +128,7 @@ $(TOOLS)/.made: pyproject.toml
 constraints: $(TOOLS)/.made ## Pin the newest releases that fit, with their hashes (PACKAGE=flask: only that one)
 	$(COMPILE) $(RENEW) pyproject.toml $(EXTRAS) --output-file constraints/run.txt
 	$(COMPILE) $(RENEW) constraints/build.in --constraint constraints/run.txt --output-file constraints/build.txt
+	$(COMPILE) $(RENEW) constraints/docs.in --output-file constraints/docs.txt
 	$(COMPILE) $(RENEW) pyproject.toml constraints/build.in --extra test --output-file constraints/test.txt
 
 sbom: $(TOOLS)/.made ## Write build/sbom.json, what the service consists of (CycloneDX)
@@ -124,4 +136,4 @@ sbom: $(TOOLS)/.made ## Write build/sbom.json, what the service consists of (Cyc
 	    --output-file build/sbom.json constraints/run.txt
 
 clean: ## Remove the virtual environments and caches
-	rm -rf $(VENV) $(TOOLS) $(BUILDER) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(TOOLS) $(BUILDER) $(SITE) build/site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
