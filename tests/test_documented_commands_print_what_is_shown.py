@@ -1,4 +1,7 @@
-"""Every console example in docs/ prints what is shown there, against the example clusters."""
+"""Every console example of the README and in docs/ prints what is shown there, against the example clusters.
+
+Tutorials have clusters of their own, and tests of their own.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ from tests.probes import is_ready, probed
 from tests.server import RunningServer, database_url, running_service
 from tests.test_demonstration_answers_what_it_prints import run
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *(page for page in sorted(DOCS.glob("*.md")) if "tutorial" not in page.name)]
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _EXAMPLE = re.compile(r"^\$ ((?:placement|curl) .*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 # What is shown is what people see on a terminal of 80 columns.
@@ -28,13 +33,13 @@ _ADDRESS = "http://127.0.0.1:8778"
 
 def examples() -> Iterator[tuple[str, str]]:
     """(command, what it prints)."""
-    for page in sorted(DOCS.glob("*.md")):
+    for page in PAGES:
         for block in _BLOCK.findall(page.read_text()):
             yield from _EXAMPLE.findall(block)
 
 
 def test_every_command_shown_is_tried():
-    blocks = [block for page in sorted(DOCS.glob("*.md")) for block in _BLOCK.findall(page.read_text())]
+    blocks = [block for page in PAGES for block in _BLOCK.findall(page.read_text())]
     shown = [line for block in blocks for line in block.splitlines() if line.startswith("$ ")]
     assert shown == [f"$ {command}" for command, _ in examples()]
 
