@@ -44,7 +44,8 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
 def _add_linked(files: Files, page: str, config: MkDocsConfig) -> None:
     for link in _LINK.findall((ROOT / _in_repository(page)).read_text()):
         target = _target(page, link)
-        if files.get_file_from_path(target) is None and (ROOT / target).is_file():
+        # The README of the repository would be the first page; the site has its own.
+        if files.get_file_from_path(target) is None and (ROOT / target).is_file() and target != "README.md":
             _add(files, target, config)
             if target.endswith(".md"):
                 _add_linked(files, target, config)

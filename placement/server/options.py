@@ -216,7 +216,7 @@ METRICS: list[cfg.Opt] = [
     cfg.BoolOpt(
         "per_host",
         default=False,
-        help="Let /metrics tell capacity and use of each host, as many lines as there are hosts and classes; "
+        help="Let /metrics show capacity and use of each host, a line for each host and class; "
         "otherwise of each cluster, or aggregate of hosts.",
     ),
 ]

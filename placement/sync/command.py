@@ -69,7 +69,7 @@ class SyncKubernetes(ActionCommand):
             metavar="SECONDS",
             type=_patience,
             default=PATIENCE_SECONDS,
-            help="release the claim for a pod that waits if it was not bound for so long "
+            help="after this many seconds release the claim of a waiting pod that was never bound "
             f"(default {PATIENCE_SECONDS:.0f}, at least {LEAST_PATIENCE_SECONDS})",
         ),
         argument(
