@@ -113,7 +113,7 @@ $(SITE)/.made: constraints/docs.txt
 	@touch $@
 
 docs: $(SITE)/.made ## Build the documentation as a site in build/site, with every link checked
-	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build
 	@echo "The site is in build/site; python3 -m http.server --directory build/site shows it, with search."
 
 # In an environment of its own: what resolves and describes is no part of what is described.
