@@ -49,6 +49,11 @@ PAGES = {
 }
 
 
+# As a page does that is looked at again; done once the page is renewed.
+RENEW = """() => new Promise((done) => {
+  addEventListener("refreshed", () => done(), { once: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+})"""
 TOKEN = "token-of-the-administrator-" + "a" * 20
 LEAST_CELL = 8
 MAPS = ("/ui/", "/ui/map?by=use&class=VCPU")
@@ -332,14 +337,23 @@ def test_parts_come_when_somebody_looks_at_them(browser: Any, demonstration: Run
         page.locator("a[data-more]").first.click()
         page.wait_for_selector("details[data-link] pre")
         page.evaluate("document.activeElement.blur()")
-        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-        page.wait_for_selector("#fresh:has-text('As of')")
+        page.evaluate(RENEW)
         assert page.locator("details[data-link][open] pre").count() >= 1, "what was unfolded stays so"
         page.goto("/ui/")
         page.locator("#fragmented").scroll_into_view_if_needed()
         page.wait_for_selector("section[aria-labelledby=fragmented] td:has-text('edge')")
         assert findings(page) == []
         assert complaints == []
+
+
+def test_a_page_says_how_old_it_is(browser: Any, demonstration: RunningServer):
+    with page_of(browser, demonstration.url) as (page, _):
+        page.clock.install()
+        for path, is_renewed in (("/ui/changes/1", False), ("/ui/changes", True)):
+            page.goto(path)
+            page.clock.fast_forward("05:00")
+            age = "s ago" if is_renewed else "5 min ago"
+            page.wait_for_selector(f"#fresh:has-text('{age}')")
 
 
 def test_choices_are_complete_once_somebody_comes_near(browser: Any, demonstration: RunningServer):

@@ -272,7 +272,7 @@ def _failure(status: int, error: Document) -> Document:
 OPENAPI = "3.1.0"
 # Where an application keeps its documents.
 EXTENSION = "placement_openapi"
-_DISTRIBUTION = "placement-forest"
+DISTRIBUTION = "placement-forest"
 _SAID = (
     f"Resource providers, allocations and candidates as in OpenStack Placement {OLDEST} to {NEWEST}, and "
     "below /ext/v1, without microversions, what this service adds. This document is that of microversion "
@@ -302,7 +302,7 @@ class Documents:
         """Return the document as JSON, without the URL of the server."""
         spec = APISpec(
             title="Placement",
-            version=importlib.metadata.version(_DISTRIBUTION),
+            version=importlib.metadata.version(DISTRIBUTION),
             openapi_version=OPENAPI,
             info={"description": _SAID.format(version=version), "license": {"name": "Apache-2.0"}},
             security=[{name: []} for name in self._schemes],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import logging
 from http import HTTPStatus
 from pathlib import Path
@@ -18,6 +19,7 @@ from placement.http import context, operations
 from placement.http.context import OPEN_PATHS, HttpError, Relayed
 from placement.http.gate import PAGES
 from placement.http.middleware import below
+from placement.http.openapi import DISTRIBUTION
 from placement.web import capacity as capacity
 from placement.web import changes as changes
 from placement.web import consumers as consumers
@@ -139,6 +141,7 @@ def attach(application: Flask) -> None:
         "shared": units.shared,
         "pairs": units.pairs,
         "percent": units.percent,
+        "version": importlib.metadata.version(DISTRIBUTION),
     }
     add_templates(application, filters, functions)
     files = {f"{PAGES}/static/{name}" for name in _STATIC}

@@ -88,19 +88,20 @@ def clusters() -> list[Any]:
 
 _BETWEEN = "\0"
 _OF_DICTS = frozenset(dir(dict))
-# Key, path, name, policy rule; whether the caller's own clusters are enough (_OWN), or the page is of one of
-# them, which its address then names (_ONE).
+# Group, key, path, name, policy rule; whether the caller's own clusters are enough (_OWN), or the page is of
+# one of them, which its address then names (_ONE).
 _OWN, _ONE, _ALL = "own", "one", "all"
+_FLEET, _ASK, _HELD, _RECORDS = "Fleet", "Ask", "In use", "Records"
 _PAGES = (
-    ("o", "/", "Overview", "clusters:list", _OWN),
-    ("m", "/map", "Map", "resource_providers:list", _ONE),
-    ("w", "/why", "Why not", "clusters:list", _OWN),
-    ("f", "/room", "How much fits", "capacity:show", _ONE),
-    ("v", "/moves", "Moves", "plans:make", _ONE),
-    ("c", "/consumers", "Consumers", "allocations:list_all", _ONE),
-    ("p", "/pods", "Pods", "clusters:list", _OWN),
-    ("h", "/changes", "Changes", "audit:list", _ALL),
-    ("r", "/refusals", "Refusals", "clusters:list", _OWN),
+    (_FLEET, "o", "/", "Overview", "clusters:list", _OWN),
+    (_FLEET, "m", "/map", "Map", "resource_providers:list", _ONE),
+    (_ASK, "w", "/why", "Why not", "clusters:list", _OWN),
+    (_ASK, "f", "/room", "How much fits", "capacity:show", _ONE),
+    (_ASK, "v", "/moves", "Moves", "plans:make", _ONE),
+    (_HELD, "c", "/consumers", "Consumers", "allocations:list_all", _ONE),
+    (_HELD, "p", "/pods", "Pods", "clusters:list", _OWN),
+    (_RECORDS, "h", "/changes", "Changes", "audit:list", _ALL),
+    (_RECORDS, "r", "/refusals", "Refusals", "clusters:list", _OWN),
 )
 
 
@@ -172,10 +173,9 @@ def navigation() -> Markup:
     """Return the list of the pages that the caller may see."""
     own = min(context.current().caller.clusters or (), default=None)
     rules = {
-        (rule, of): may(rule, own if of == _ONE else None, own_only=of == _OWN)
-        for _, _, _, rule, of in _PAGES
+        (rule, of): may(rule, own if of == _ONE else None, own_only=of == _OWN) for *_, rule, of in _PAGES
     }
-    allowed = tuple(rules[rule, of] for _, _, _, rule, of in _PAGES)
+    allowed = tuple(rules[rule, of] for *_, rule, of in _PAGES)
     shown = request.path.removeprefix(PAGES).rstrip("/") or "/"
     return _navigation(current_app.jinja_env, f"{request.script_root}{PAGES}", shown, allowed, own)
 
@@ -184,12 +184,11 @@ def navigation() -> Markup:
 def _navigation(
     environment: Environment, root: str, shown: str, allowed: tuple[bool, ...], own: str | None
 ) -> Markup:
-    pages = [
-        (key, path, name, own if of == _ONE else None, path == shown)
-        for (key, path, name, _, of), seen in zip(_PAGES, allowed, strict=True)
-        if seen
-    ]
-    return Markup(environment.get_template("web/navigation.html").render(root=root, pages=pages))
+    groups: dict[str, list[tuple[str, str, str, str | None, bool]]] = {}
+    for (group, key, path, name, _, of), seen in zip(_PAGES, allowed, strict=True):
+        if seen:
+            groups.setdefault(group, []).append((key, path, name, own if of == _ONE else None, path == shown))
+    return Markup(environment.get_template("web/navigation.html").render(root=root, groups=groups.items()))
 
 
 # What a page shows, in the form that is asked for: HTML, JSON or CSV.

@@ -146,12 +146,12 @@ class FleetMap {
     if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
       canvas.width = Math.round(width * ratio); canvas.height = Math.round(height * ratio);
     }
-    const context = canvas.getContext("2d"), style = getComputedStyle(document.documentElement);
+    const context = canvas.getContext("2d"), style = getComputedStyle(canvas);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, width, height);
     if (!this.picture || !this.head?.count) return;
     context.imageSmoothingEnabled = false;
-    const { x, scale } = this.view, text = style.getPropertyValue("--text"), back = style.getPropertyValue("--card");
+    const { x, scale } = this.view, text = style.color, back = style.backgroundColor;
     this.groups.forEach((group) => {
       const top = this.top(group), rows = Math.ceil((group.to - group.from) / this.columns);
       if (top - 20 > height || top + rows * scale < 0) return;

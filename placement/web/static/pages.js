@@ -74,7 +74,13 @@ function sortable(table) {
 
 // -- refreshing -------------------------------------------------------------------------------------
 
-const told = (text) => { const place = $("#fresh"); if (place.textContent !== text) place.textContent = text; };
+const told = (text) => { const place = $("#said"); if (place.textContent !== text) place.textContent = text; };
+
+let renewedAt = Date.now();
+function tellAge() {
+  const seconds = Math.round((Date.now() - renewedAt) / 1000);
+  $("#fresh").textContent = seconds < 60 ? `${seconds} s ago` : seconds < 3600 ? `${Math.floor(seconds / 60)} min ago` : `${Math.floor(seconds / 3600)} h ago`;
+}
 
 function isBusy() {
   const active = document.activeElement;
@@ -176,13 +182,19 @@ async function refresh(main) {
     watchParts();
     for (const place of inView) if (place.isConnected && place.dataset.filled) fill(place); else if (!place.isConnected) inView.delete(place);
     dispatchEvent(new Event("refreshed"));
-    told(`As of ${new Date().toLocaleTimeString()}`);
+    renewedAt = Date.now();
+    tellAge();
+    told("");
     markAll(usual());
   } catch { told("This page is not fresh: the service does not answer."); }
 }
 
 // -- beginning --------------------------------------------------------------------------------------
 
+tellAge();
+setInterval(tellAge, 1000);
+// In a narrow window the pages are one row that scrolls.
+$(".pages [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 document.addEventListener("keydown", onKey);
 document.addEventListener("mouseover", onOver);
 document.addEventListener("focusin", onOver);
