@@ -184,6 +184,10 @@ class SearchResult:
     names: Names
     explanation: Explanation | None = None
 
+    def use_of(self, root: str) -> dict[str, tuple[int, int]]:
+        """Return capacity and use by class, as searched, of the tree with this root (its uuid)."""
+        return {self.names.classes[class_id]: use for class_id, use in self.answer.tree_use(root).items()}
+
 
 class CandidateSearch:
     """A use case that finds where a request fits."""

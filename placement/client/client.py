@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -12,6 +11,7 @@ import requests
 from keystoneauth1 import exceptions
 from keystoneauth1.session import Session
 
+from placement.common.messages import without_schema
 from placement.common.microversions import NEWEST
 from placement.engine.domain.errors import PlacementError
 from placement.engine.domain.identifiers import is_loopback
@@ -28,14 +28,6 @@ ANSWER_SECONDS = 120
 _UNAUTHORIZED = 401
 _LONGEST_TEXT = 200
 _NEAREST = 3
-# How messages about bodies and parameters begin, and the rule that follows them.
-_OF_BODIES = "JSON does not validate: "
-_OF_QUERIES = "Invalid query string parameters: "
-_RULE = "  Failed validating "
-_KNOWN = ". Parameters of the Placement API: "
-_REGEXES = re.compile(r"do(?:es)? not match any of the regexes: .*")
-_PLACE = re.compile(r"  On instance((?:\[[^\]]*\])+):")
-_PARTS = re.compile(r"\['?([^\]']*)'?\]")
 
 # Files for TLS: the authority of the service, and the certificate and key of the caller.
 AUTHORITY_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE = (
@@ -186,17 +178,8 @@ def message_of(error: Mapping[str, Any]) -> str:
     """Return the message of an error, with the near misses of a request that fits nowhere."""
     # A sentence about the status comes first; what is the matter is the last line.
     text = error["detail"].strip().splitlines()[-1].strip()
-    shown, broken, rule = text.partition(_RULE)
-    if broken:
-        # The broken rule of JSON Schema is for programs.
-        shown = _REGEXES.sub("is no parameter of this request", shown)
-        shown = shown.removeprefix(_OF_BODIES).removeprefix(_OF_QUERIES)
-        place = _PLACE.search(rule)
-        field = ".".join(_PARTS.findall(place[1])) if place else ""
-        _, more, known = rule.partition(_KNOWN)
-        shown = (f"{field}: {shown}" if field else shown) + more + known
     nearest = [line for miss in error.get("explanation", {}).get("nearest", ()) for line in miss["sentences"]]
-    return "; ".join([shown, *nearest[:_NEAREST]])
+    return "; ".join([without_schema(text), *nearest[:_NEAREST]])
 
 
 def _one_line(text: str) -> str:

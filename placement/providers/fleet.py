@@ -67,12 +67,29 @@ class Overfull(NamedTuple):
     capacity: int
 
 
+class QueryNames(NamedTuple):
+    """The resource classes that some provider offers, and the traits that some provider has."""
+
+    classes: Sequence[str] = ()
+    traits: Sequence[str] = ()
+
+
 class Hosts:
     """A use case that looks at all hosts at once."""
 
     def __init__(self, database: Database, forest: ForestKeeper) -> None:
         self._database = database
         self._forest = forest
+
+    def names(self) -> QueryNames:
+        """Return what queries can ask for, nothing while the forest is not loaded. Raises Unavailable."""
+        view = self._forest.latest()
+        if view is None:
+            return QueryNames()
+        offered = {id_ for id_, column in view.forest.inventories.items() if column.count}
+        carried = frozenset[int]().union(*view.forest.traits.sets)
+        traits = (name for name, id_ in view.names.trait_ids.items() if id_ in carried)
+        return QueryNames(sorted(map(view.names.classes.__getitem__, offered)), sorted(traits))
 
     def look(self, cluster: str | None = None) -> FleetSnapshot:
         """Return all hosts, or the hosts of a cluster, as they are now. Raises BadRequest, Unavailable."""

@@ -25,7 +25,8 @@ from placement.web import changes as changes
 from placement.web import consumers as consumers
 from placement.web import fleet_map as fleet_map
 from placement.web import hosts as hosts
-from placement.web import requests, session, templating, units
+from placement.web import requests as requests
+from placement.web import session, templating, units
 from placement.web.session import PasswordRefused, Passwords
 from placement.web.templating import CSV, JSON, add_templates, address, blueprint, html, to
 
@@ -131,7 +132,6 @@ def attach(application: Flask) -> None:
         "number": units.number,
         "pretty": templating.pretty,
         "cpu_list": format_cpu_list,
-        "miss_address": requests.miss_address,
     }
     functions = {
         "address": templating.address,
@@ -140,6 +140,7 @@ def attach(application: Flask) -> None:
         "share": units.share,
         "shared": units.shared,
         "pairs": units.pairs,
+        "summary": units.summary,
         "percent": units.percent,
         "version": importlib.metadata.version(DISTRIBUTION),
     }

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
-from urllib.parse import urlencode
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 from flask import Response, current_app, request
@@ -16,7 +15,7 @@ from placement.allocations.candidates import NO_OPTIONS, SearchOptions, SearchRe
 from placement.allocations.rendering import score_members
 from placement.common.documents import MOST_MANIFEST_VALUES, manifest_of_kind, parse_yaml
 from placement.common.microversions import NEWEST
-from placement.engine.domain.errors import BadRequest
+from placement.engine.domain.errors import BadRequest, NotFound
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.engine.domain.inventories import ConsumerClaim
 from placement.engine.numa.cpus import parse_cpu_list
@@ -29,67 +28,31 @@ from placement.pods.reading import PodDocument
 from placement.pods.schemas import PodTranslationSchema, PreviewSchema
 from placement.pods.views import NamedPlace
 from placement.web import units
+from placement.web.examples import Example, examples
+from placement.web.mistakes import Mistake, mistake
+from placement.web.search_results import by_host, funnel, mend, missed_hosts
 from placement.web.templating import (
+    HTML,
     Table,
     address,
     asked,
     clusters,
-    escaped,
     may,
     page,
     require,
     shown,
     to,
+    wanted,
     whole,
 )
 
-# Candidates as the rows of a table, with all texts escaped.
-
-
-def candidate_rows(document: Mapping[str, Any]) -> list[list[str]]:
-    """Return the rows of an answer, best first: host uuid and name, what it gives, score, its parts, claim.
-
-    Rows of a pod: uuid and name of the node, score, CPUs, remarks. Line ends separate lines in a cell.
-    """
-    rows: list[Sequence[str]] = []
-    if document.get("kind") == "pod":
-        for node in document["nodes"]:
-            cpus, remarks = node["cpuset"] or "shared", "; ".join(node["remarks"])
-            rows.append((node["resource_provider"], node["name"], str(node["score"]), cpus, remarks))
-        return escaped(rows)
-    for each in document.get("candidates", ()):
-        host, score = each["host"], "–" if each["score"] is None else str(each["score"])
-        parts = "\n".join(_parts(each["score_parts"])) or "–"
-        gives = []
-        for given in each["allocations"].values():
-            held = given["resources"].items()
-            amounts = [f"{units.amount(amount, name)} {units.plain(name)}" for name, amount in held]
-            gives.append(f"{given['name']}: {', '.join(amounts)}")
-        claimed = {uuid: given["resources"] for uuid, given in each["allocations"].items()}
-        claim = orjson.dumps(claimed).decode()
-        rows.append((host["uuid"], host["name"], "\n".join(gives), score, parts, claim))
-    return escaped(rows)
-
-
-def _parts(parts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for part in parts:
-        if "type" not in part:
-            yield f"prefers {part['prefer']}: {'met' if part['met'] else 'not met'}"
-            continue
-        weight = "" if part["weight"] == 1 else f" × {part['weight']}"
-        classes = [
-            f"{units.plain(name)} {figures.get('score', figures.get('skipped'))}"
-            for name, figures in part["resources"].items()
-        ]
-        yield f"{part['type']} {part['score']}/{part['max_score']}{weight}: {', '.join(classes)}"
+# The form: a query, a flavor or a pod, and what is wrong with it.
 
 
 Found = TypeVar("Found")
 KINDS = ("query", "flavor", "pod")
 _USUAL, _MOST = 20, 200
-EXAMPLES = {
-    "query": "resources=PCPU:4,MEMORY_MB:8192",
-    "pod": """apiVersion: v1
+EXAMPLE_POD = """apiVersion: v1
 kind: Pod
 metadata:
   name: example
@@ -103,8 +66,7 @@ spec:
       resources:
         requests: {cpu: "4", memory: 8Gi}
         limits: {cpu: "4", memory: 8Gi}
-""",
-}
+"""
 _AMOUNTS = {"vcpus": "vcpus", "ram": "memory_mb", "disk": "root_gb"}
 
 
@@ -113,25 +75,26 @@ _AMOUNTS = {"vcpus": "vcpus", "ram": "memory_mb", "disk": "root_gb"}
 @page("/why", "POST", reads=True)
 def _why() -> Response:
     kind, given = chosen_kind(), asked()
-    found, problems = answered(lambda: _ASKED[kind](given), given)
-    document = found or {}
+    found, mistakes = answered(lambda: _ASKED[kind](given), given)
+    document = {} if found is None else found.document
     cluster = given.get("cluster") or None
+    drawn = _drawn(found, given) if found is not None and wanted() == HTML else {}
     return shown_answer(
         "why.html",
         found,
-        problems,
-        document or {"problems": problems},
+        mistakes,
+        document,
         lambda: _table(document),
-        rows=candidate_rows(document),
         consumer_uuid=str(uuid.uuid4()),
         may_claim=may("clusters:pods:update", cluster) if kind == "pod" else may("allocations:update"),
+        **drawn,
     )
 
 
 def shown_answer(
     template: str,
     found: object | None,
-    problems: Sequence[str],
+    mistakes: Sequence[Mistake],
     document: Any,
     table: Callable[[], Table],
     **beside: Any,
@@ -142,16 +105,33 @@ def shown_answer(
     own = [given["cluster"]] if given.get("cluster") else []
     return shown(
         template,
-        document,
+        {"problems": [each.message for each in mistakes]} if found is None else document,
         table,
-        400 if problems else 200,
+        mistakes[0].status if mistakes else 200,
         kind=chosen_kind(),
         given=given,
-        problems=problems,
-        examples=EXAMPLES,
+        mistakes=mistakes,
+        example_pod=EXAMPLE_POD,
+        examples=_examples() if found is None and wanted() == HTML else [],
         clusters=[each.name for each in clusters()] if found is None else own,
         **beside,
     )
+
+
+def _examples() -> list[Example]:
+    """Return example queries of what is offered here, none for callers that may not list classes."""
+    return list(examples(use_cases().hosts.names().classes)) if may("resource_classes:list") else []
+
+
+@page("/names/queries")
+def _names() -> Response:
+    """Return as JSON what queries may name: classes with their units, and traits."""
+    require("resource_classes:list")
+    require("traits:list")
+    names = use_cases().hosts.names()
+    classes = [{"name": each, **units.unit_of(each)._asdict()} for each in names.classes]
+    body = orjson.dumps({"classes": classes, "traits": names.traits})
+    return Response(body, content_type="application/json")
 
 
 def chosen_kind() -> str:
@@ -164,24 +144,61 @@ def chosen_kind() -> str:
 
 def answered(
     ask: Callable[[], Found], given: Mapping[str, str], filled: Sequence[str] = ("query", "vcpus", "pod")
-) -> tuple[Found | None, list[str]]:
+) -> tuple[Found | None, list[Mistake]]:
     """Return the answer to a form if any of the fields `filled` is filled in, and what is wrong with it."""
     if not any(given.get(name, "").strip() for name in filled):
         return None, []
     try:
         return ask(), []
     except FlavorRefused as refused:
-        return None, [message for _, message in refused.problems]
+        return None, [Mistake(message) for _, message in refused.problems]
+    except NotFound as error:
+        return None, [Mistake(str(error), status=404)]
     except BadRequest as error:
-        return None, getattr(error, "findings", None) or [str(error)]
+        findings = getattr(error, "findings", None)
+        if findings:
+            return None, [Mistake(each) for each in findings]
+        text = given.get("query", "") if chosen_kind() == "query" else ""
+        return None, [mistake(str(error), text, _known_names() if text else ())]
+
+
+def _known_names() -> set[str]:
+    names = use_cases().hosts.names()
+    return {*names.classes, *names.traits, *(each.name for each in clusters())}
 
 
 def _limit(given: Mapping[str, str]) -> int:
     return whole("limit", given.get("limit") or str(_USUAL), _MOST)
 
 
-def _query(given: Mapping[str, str]) -> dict[str, Any]:
-    pairs = operations.read(given.get("query", "").strip().lstrip("?"))
+class SearchFound(NamedTuple):
+    """An answer as a document and, unless it is about a pod, the search with the hosts of its providers."""
+
+    document: dict[str, Any]
+    search: SearchResult | None = None
+    places: Mapping[str, NamedPlace] = {}
+
+
+def _drawn(found: SearchFound, given: Mapping[str, str]) -> dict[str, Any]:
+    """Return the parts of a page about an answer that its document has in another form."""
+    explanation = found.document["explanation"]
+    drawn = {"steps": funnel(explanation), "missed": missed_hosts(explanation["nearest"], found.places)}
+    if found.search is not None:
+        hosts = {each["host"]["uuid"] for each in found.document["candidates"]}
+        hosts |= {place.root_uuid for place in found.places.values()}
+        uses = {host: found.search.use_of(host) for host in hosts}
+        drawn["hosts"] = by_host(found.document["candidates"], uses)
+        pairs = _pairs_of(given)
+        drawn["mend"] = mend(explanation, pairs, uses) if pairs else None
+    return drawn
+
+
+def _pairs_of(given: Mapping[str, str]) -> operations.Parameters:
+    return operations.read(given.get("query", "").strip().lstrip("?"))
+
+
+def _query(given: Mapping[str, str]) -> SearchFound:
+    pairs = _pairs_of(given)
     named = {name for name, _ in pairs}
     for name, value in (
         ("cluster", given.get("cluster")),
@@ -193,22 +210,18 @@ def _query(given: Mapping[str, str]) -> dict[str, Any]:
     require("allocation_candidates:list", operations.single(pairs, "cluster"))
     pairs = [pair for pair in pairs if pair[0] != "explain"] + [("explain", "1")]
     query, options = candidate_query.parse_extended(pairs)
-    return {"kind": "query", **_searched(use_cases().candidates.find(query, options), options)}
+    return _searched("query", use_cases().candidates.find(query, options), options)
 
 
-def _flavor(given: Mapping[str, str]) -> dict[str, Any]:
+def _flavor(given: Mapping[str, str]) -> SearchFound:
     cluster = given.get("cluster") or None
     require("flavors:candidates", cluster)
     document = {**flavor_document(given), "limit": _limit(given), "explain": True}
     if cluster:
         document["cluster"] = cluster
     found = use_cases().flavors.find(document)
-    return {
-        "kind": "flavor",
-        "translation": translation_document(found.translation),
-        "query_used": found.query_used,
-        **_searched(found.search, NO_OPTIONS),
-    }
+    translation = translation_document(found.translation)
+    return _searched("flavor", found.search, NO_OPTIONS, translation=translation, query_used=found.query_used)
 
 
 def flavor_document(given: Mapping[str, str]) -> dict[str, Any]:
@@ -232,15 +245,19 @@ def _pairs(what: str, text: str) -> dict[str, str]:
     return found
 
 
-def _searched(search: SearchResult, options: SearchOptions) -> dict[str, Any]:
+def _searched(kind: str, search: SearchResult, options: SearchOptions, **beside: Any) -> SearchFound:
     """Return a search as the API answers it, with names, and without the summaries of trees."""
     renderer = current_app.extensions["placement_candidates_renderer"]
     table = search.answer.scores()
     scores = None if table is None else score_members(table, options.preferences)
     elements = orjson.loads(renderer.elements(search, NEWEST, scores))
-    places = use_cases().host_views.places({uuid for each in elements for uuid in each["allocations"]})
     explanation = dump(ExplanationShownSchema, search.explanation)
-    return {"candidates": [_candidate(each, places) for each in elements], "explanation": explanation}
+    mentioned = {uuid for each in elements for uuid in each["allocations"]}
+    mentioned |= {each["resource_provider"]["uuid"] for each in explanation["nearest"]}
+    places = use_cases().host_views.places(mentioned)
+    candidates = [_candidate(each, places) for each in elements]
+    document = {"kind": kind, "candidates": candidates, "explanation": explanation, **beside}
+    return SearchFound(document, search, places)
 
 
 def _candidate(element: Mapping[str, Any], places: Mapping[str, NamedPlace]) -> dict[str, Any]:
@@ -262,7 +279,7 @@ def _candidate(element: Mapping[str, Any], places: Mapping[str, NamedPlace]) -> 
     }
 
 
-def _pod(given: Mapping[str, str]) -> dict[str, Any]:
+def _pod(given: Mapping[str, str]) -> SearchFound:
     cluster = cluster_of_pod(given)
     require("clusters:pods:preview", cluster)
     pod = manifest_of(given)
@@ -272,7 +289,7 @@ def _pod(given: Mapping[str, str]) -> dict[str, Any]:
     if may("clusters:pods:translate", cluster):
         translated = use_cases().pod_translation.translate(cluster, pod)
         translation = dump(PodTranslationSchema, translated)
-    return {"kind": "pod", **body, "translation": translation}
+    return SearchFound({"kind": "pod", **body, "translation": translation})
 
 
 def cluster_of_pod(given: Mapping[str, str]) -> str:
@@ -307,21 +324,6 @@ def _table(document: Mapping[str, Any]) -> Table:
         for uuid, given in each["allocations"].items()
         for name, amount in given["resources"].items()
     ]
-
-
-def miss_address(miss: Mapping[str, Any], page: str = "") -> str:
-    """Return the address of the page of a near miss, or one below it, with what it lacks marked."""
-    uuid = miss["resource_provider"]["uuid"]
-    lacks = []
-    for shortage in miss.get("shortages", ()):
-        where = (shortage.get("resource_provider") or miss["resource_provider"])["uuid"]
-        name = shortage.get("resource_class") or ""
-        missing = shortage.get("missing")
-        lacks.append(
-            f"{where},{name},{units.amount(missing, name) + ' missing' if missing else 'unsuitable'}"
-        )
-    query = urlencode([("lacks", text) for text in lacks or [f"{uuid},,{'; '.join(miss['sentences'])}"]])
-    return f"{address(f'/hosts/{uuid}{page}')}?{query}"
 
 
 # Claims by a click: of a candidate for a consumer, and of a node for a pod.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ class Unit(NamedTuple):
     divisor: int = 1
 
 
+VIRTUAL_FUNCTION = "VF"
 _KNOWN = {
     "VCPU": Unit("vCPU"),
     "PCPU": Unit("CPU"),
@@ -27,7 +28,7 @@ _KNOWN = {
     "MEM_ENCRYPTION_CONTEXT": Unit("contexts"),
     "DISK_GB": Unit("GiB"),
     "VGPU": Unit("vGPU"),
-    "SRIOV_NET_VF": Unit("VF"),
+    "SRIOV_NET_VF": Unit(VIRTUAL_FUNCTION),
     "NET_BW_EGR_KILOBIT_PER_SEC": Unit("Mbit/s", 1000),
     "NET_BW_IGR_KILOBIT_PER_SEC": Unit("Mbit/s", 1000),
 }
@@ -55,6 +56,8 @@ def unit_of(resource_class: str) -> Unit:
     found = _KNOWN.get(resource_class)
     if found is not None:
         return found
+    if "SRIOV" in resource_class:
+        return Unit(VIRTUAL_FUNCTION)
     return next((unit for end, unit in _BY_END.items() if resource_class.endswith(end)), _PIECES)
 
 
@@ -87,9 +90,38 @@ def percent(part: float, whole: float) -> int:
     return round(100 * part / whole) if whole else 0
 
 
+def listed(names: Sequence[str], most: int) -> str:
+    """Return names by commas; of many names the first ones, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {number(more)} more" if more > 0 else "")
+
+
 def plain(resource_class: str) -> str:
     """Return the name of a class without CUSTOM_."""
     return resource_class.removeprefix("CUSTOM_")
+
+
+# Nodes count the CPUs and the memory of a pod several times: by core, by NUMA node and for the node.
+_SAME = (
+    ("PCPU", "CUSTOM_CPU_MILLI", "CUSTOM_NODE_CPU_MILLI"),
+    ("MEMORY_MB", "CUSTOM_NODE_MEMORY_MB"),
+)
+_PODS = "CUSTOM_PODS"
+
+
+def summary(amounts: Mapping[str, float]) -> str:
+    """Return amounts by class in one line, each thing once: `8 CPU · 16 GiB · 1 VF`."""
+    first = [next((name for name in same if name in amounts), "") for same in _SAME]
+    again = {name for same in _SAME for name in same} | {_PODS}
+    names = [*filter(None, first), *(name for name in amounts if name not in again)]
+    return " · ".join(_short(amounts[name], name) for name in names or amounts)
+
+
+def _short(value: float, resource_class: str) -> str:
+    """Return an amount with its unit, of classes that are counted in pieces with the class."""
+    if unit_of(resource_class) is _PIECES:
+        return f"{number(value)} {plain(resource_class)}"
+    return amount(value, resource_class)
 
 
 def pairs(amounts: Mapping[str, float]) -> Markup:

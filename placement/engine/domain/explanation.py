@@ -71,7 +71,7 @@ class Reason(StrEnum):
 
     AMOUNT = "amount"
     UNITS = "units"
-    NO_PROVIDER = "nobody"
+    NO_PROVIDER = "no_provider"
     BELOW = "below"
     APART = "apart"
     SPLIT = "split"

@@ -53,6 +53,18 @@ def by_root(forest: Forest) -> list[GroupTotals]:
     return _sums(forest, forest.providers.id[roots].tolist(), of_row)
 
 
+def of_tree(forest: Forest, root: int) -> dict[int, tuple[int, int]]:
+    """Return the capacity of a tree, given by the row of its root, and what is used, by class."""
+    rows, found = forest.in_trees(np.array([root], np.intp)), {}
+    for class_id, column in forest.inventories.items():
+        at = column.entries_of(rows)
+        at = at[at >= 0]
+        if len(at):
+            entries = column.entries
+            found[class_id] = int(entries.capacity_of[at].sum()), int(entries.used[at].sum())
+    return found
+
+
 def _sums(forest: Forest, groups: list[int], group_of_row: Rows) -> list[GroupTotals]:
     found = []
     for class_id, column in forest.inventories.items():

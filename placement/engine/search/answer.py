@@ -11,6 +11,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
+from placement.engine.forest import totals
 from placement.engine.forest.arrays import (
     Amounts,
     Columns,
@@ -353,6 +354,11 @@ class Answer:
     def contributor_summaries(self) -> list[ProviderSummary]:
         """Return the summaries of the providers that give resources, without the rest of their trees."""
         return summarise(self._forest, self.contributing())
+
+    def tree_use(self, root: str) -> dict[int, tuple[int, int]]:
+        """Return capacity and use by class of the tree with this root (its uuid), none if it is unknown."""
+        row = self._forest.row_of_uuid(root)
+        return {} if row < 0 else totals.of_tree(self._forest, row)
 
 
 def summarise(forest: Forest, rows: Indices | Rows) -> list[ProviderSummary]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from placement.engine.forest import totals
 from placement.engine.forest.arrays import Rows, to_text
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.inventories import Draw
@@ -109,14 +110,7 @@ class SearchedForest(SimulatedForest):
 
     def amounts(self, root: int) -> dict[int, tuple[int, int]]:
         """Return what a tree offers of each class, and what of it is held."""
-        rows, found = self._members(root), {}
-        for class_id, column in self.inventories.items():
-            at = column.entries_of(rows)
-            at = at[at >= 0]
-            if len(at):
-                entries = column.entries
-                found[class_id] = int(entries.capacity_of[at].sum()), int(entries.used[at].sum())
-        return found
+        return totals.of_tree(self, root)
 
     def shared_classes(self) -> set[int]:
         """Return the classes that sharing providers offer."""

@@ -32,3 +32,17 @@ def test_parts_of_wholes():
     assert units.share(512, 2048, "MEMORY_MB") == "0.5 of 2 GiB"
     assert (units.percent(1, 3), units.percent(1, 0)) == (33, 0)
     assert units.plain("CUSTOM_INTEL_COM") == "INTEL_COM"
+
+
+@pytest.mark.parametrize(
+    ("amounts", "text"),
+    [
+        ({"CUSTOM_NODE_CPU_MILLI": 8000, "CUSTOM_CPU_MILLI": 8000, "PCPU": 8}, "8 CPU"),
+        ({"CUSTOM_NODE_CPU_MILLI": 500, "CUSTOM_NODE_MEMORY_MB": 1024, "CUSTOM_PODS": 1}, "0.5 CPU · 1 GiB"),
+        ({"CUSTOM_INTEL_COM_SRIOV_A": 1, "MEMORY_MB": 2048, "CUSTOM_FPGA": 2}, "2 GiB · 1 VF · 2 FPGA"),
+        ({"CUSTOM_PODS": 1}, "1 pod"),
+        ({}, ""),
+    ],
+)
+def test_a_summary_has_each_thing_once(amounts: dict[str, int], text: str):
+    assert units.summary(amounts) == text

@@ -1,0 +1,51 @@
+"""What is wrong with a form: the message, the word in the text that is meant, and what is like it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from placement.common.messages import without_schema
+from placement.http.query_grammar import OF_ALL, OF_GROUPS, OWN, SPLITS
+
+_WORD = re.compile(r"[A-Za-z_][\w.-]*|\d+")
+_PARAMETERS = [each.name.removesuffix("{S}") for each in (*OF_GROUPS, *OF_ALL, *OWN, *SPLITS)]
+_WITH_SUFFIX = re.compile(rf"(?:{'|'.join(_PARAMETERS)})[\w-]*")
+
+
+class Mistake(NamedTuple):
+    """A message with the status that the API answers with.
+
+    If it is about a `word` of the text, `before` and `after` are the text around that. `instead` is the known
+    word that is most like it, if one is.
+    """
+
+    message: str
+    before: str = ""
+    word: str = ""
+    after: str = ""
+    instead: str = ""
+    status: int = 400
+
+    @property
+    def corrected(self) -> str:
+        """The text with the word that was meant."""
+        return f"{self.before}{self.instead}{self.after}"
+
+
+def mistake(message: str, text: str, names: Collection[str]) -> Mistake:
+    """Return what is wrong with a query; `names` are the classes, traits and clusters that it may name."""
+    shown = without_schema(message)
+    mentioned = set(_WORD.findall(shown.partition(". Parameters of ")[0]))
+    words = [found for found in _WORD.finditer(text) if found[0] in mentioned]
+    strange = [found for found in words if found[0] not in names and not _WITH_SUFFIX.fullmatch(found[0])]
+    if not strange:
+        return Mistake(shown)
+    found = strange[-1]
+    before, after = text[: found.start()], text[found.end() :]
+    is_parameter = after.startswith("=") and (not before or before.endswith("&"))
+    like = get_close_matches(found[0], _PARAMETERS if is_parameter else names, 1)
+    like = like or get_close_matches(found[0].upper(), () if is_parameter else names, 1)
+    return Mistake(shown, before, found[0], after, *like)

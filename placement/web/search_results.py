@@ -1,0 +1,297 @@
+"""The results of a search as pages show them: candidates by host, hosts left by stage, near misses by host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+import orjson
+
+from placement.engine.domain.explanation import ConditionKind, CountedUnit, Reason
+from placement.pods.views import NamedPlace
+from placement.web import units
+from placement.web.templating import address
+
+Use = Mapping[str, tuple[int, int]]
+"""Capacity and use of a host by resource class."""
+
+# Candidates by host.
+
+_MOST_NAMES = 3
+
+
+class ClaimedUse(NamedTuple):
+    """The use of a class on a host before a claim and after it, of its capacity."""
+
+    resource_class: str
+    before: int
+    after: int
+    capacity: int
+
+
+class Offer(NamedTuple):
+    """A candidate: what it gives and on which providers, its score with the parts, and the claim as JSON."""
+
+    amounts: Mapping[str, int]
+    providers: str
+    score: str
+    parts: Sequence[str]
+    claim: str
+
+
+class HostOffers(NamedTuple):
+    """A host with its candidates, best first, and its use after the first of them is claimed."""
+
+    uuid: str
+    name: str
+    offers: list[Offer]
+    uses: Sequence[ClaimedUse]
+
+
+def by_host(candidates: Iterable[Mapping[str, Any]], uses: Mapping[str, Use]) -> list[HostOffers]:
+    """Return the hosts of candidates in the order of their best ones; `uses` are by the uuids of hosts."""
+    found: dict[str, HostOffers] = {}
+    for each in candidates:
+        uuid, name = each["host"]["uuid"], each["host"]["name"]
+        offer = _offer(each)
+        if uuid not in found:
+            use = uses.get(uuid, {})
+            after = [
+                ClaimedUse(of, use[of][1], use[of][1] + amount, use[of][0])
+                for of, amount in offer.amounts.items()
+                if of in use
+            ]
+            found[uuid] = HostOffers(uuid, name, [], after)
+        found[uuid].offers.append(offer)
+    return list(found.values())
+
+
+def _offer(candidate: Mapping[str, Any]) -> Offer:
+    given, host = candidate["allocations"], candidate["host"]["name"]
+    amounts = summed(each["resources"] for each in given.values())
+    names = [below(each["name"], host) for each in given.values()]
+    claim = {uuid: each["resources"] for uuid, each in given.items()}
+    score = candidate["score"]
+    parts = list(_parts(candidate["score_parts"]))
+    return Offer(
+        amounts,
+        units.listed(names, _MOST_NAMES),
+        "" if score is None else str(score),
+        parts,
+        orjson.dumps(claim).decode(),
+    )
+
+
+def summed(held: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the sums by resource class of what several providers give."""
+    sums: dict[str, int] = {}
+    for amounts in held:
+        for name, amount in amounts.items():
+            sums[name] = sums.get(name, 0) + amount
+    return sums
+
+
+def below(name: str, host: str) -> str:
+    """Return the name of a provider without that of its host in front."""
+    return name.removeprefix(f"{host}/") if name != host else "the host itself"
+
+
+def _parts(parts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for part in parts:
+        if "type" not in part:
+            yield f"prefers {part['prefer']}: {'met' if part['met'] else 'not met'}"
+            continue
+        weight = "" if part["weight"] == 1 else f" × {part['weight']}"
+        classes = [
+            f"{units.plain(name)} {figures.get('score', figures.get('skipped'))}"
+            for name, figures in part["resources"].items()
+        ]
+        yield f"{part['type']} {part['score']}/{part['max_score']}{weight}: {', '.join(classes)}"
+
+
+# The stages of an explanation, counted in hosts.
+
+
+class FunnelStep(NamedTuple):
+    """A condition in words, with a remark, and the number of hosts that meet it."""
+
+    words: str
+    remark: str
+    hosts: int
+    of: int
+    is_empty: bool
+
+
+_OF_CLUSTER = "of cluster "
+_LEADS = ("trees that can give ", "trees ", "roots with ", "roots in ", "roots ")
+
+
+def funnel(explanation: Mapping[str, Any]) -> list[FunnelStep]:
+    """Return the stages up to the first that no host passed; without stages that took nothing away.
+
+    All hosts are the trees, or nodes, that came to the first stage that counts these.
+    """
+    stages = explanation["stages"]
+    whole = (stage["came"] for stage in stages if stage["counted"] != CountedUnit.PROVIDERS)
+    every = next(whole, 0)
+    steps: list[FunnelStep] = []
+    for at, stage in enumerate(stages):
+        is_empty = at == explanation["first_empty"]
+        is_joint = stage["kind"] in (ConditionKind.GROUPS, ConditionKind.COMBINATION)
+        if is_empty or not (is_joint and steps and steps[-1].hosts == stage["trees"]):
+            steps.append(FunnelStep(*_words(stage), stage["trees"], every, is_empty))
+        if is_empty:
+            break
+    return steps
+
+
+def _words(stage: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the condition of a stage in words, and what is to be said beside it."""
+    text, group = stage["condition"], f"group {stage['group']}" if stage["group"] else ""
+    text = text.removeprefix(f"{group}, ")
+    if stage["kind"] == ConditionKind.AMOUNT and "resource_class" in stage:
+        name, wanted = stage["resource_class"], stage["wanted"]
+        part = "a part of " if text.startswith("a part of ") else ""
+        on = "on one provider" if stage["counted"] == CountedUnit.PROVIDERS and not part else ""
+        remarks = filter(None, (units.plain(name), on, group))
+        return f"{part}{units.amount(wanted, name)} free", ", ".join(remarks)
+    if stage["kind"] == ConditionKind.GROUPS:
+        return "a provider for each part of the request", text.partition(" up to ")[2]
+    if stage["kind"] == ConditionKind.COMBINATION:
+        return "room for all parts side by side", "sums, group_policy, same_subtree"
+    if stage["kind"] == ConditionKind.ROOT_AGGREGATES:
+        names = [each for any_of in stage.get("required", ()) for each in any_of]
+        if names and all(each.startswith(_OF_CLUSTER) for each in names):
+            return f"in cluster {', '.join(each.removeprefix(_OF_CLUSTER) for each in names)}", group
+    lead = next((each for each in _LEADS if text.startswith(each)), "")
+    return text.removeprefix(lead), group
+
+
+# Near misses by host, with what would mend them.
+
+
+class MissedHost(NamedTuple):
+    """A host with providers that came close, what they lack, and the address of its page with that marked."""
+
+    name: str
+    sentences: Sequence[str]
+    page: str
+    drawing: str
+
+
+def missed_hosts(nearest: Sequence[Mapping[str, Any]], places: Mapping[str, NamedPlace]) -> list[MissedHost]:
+    """Return the hosts of near misses in their order, each once."""
+    of_host: dict[str, list[Mapping[str, Any]]] = {}
+    names = {}
+    for miss in nearest:
+        provider = miss["resource_provider"]
+        called = provider["name"] or provider["uuid"]
+        place = places.get(provider["uuid"]) or NamedPlace(called, provider["uuid"], called)
+        names[place.root_uuid] = place.root_name
+        of_host.setdefault(place.root_uuid, []).append(miss)
+    return [
+        MissedHost(
+            names[root],
+            list(_sentences(misses, names[root])),
+            _marking(f"/hosts/{root}", misses),
+            _marking(f"/hosts/{root}/drawing", misses),
+        )
+        for root, misses in of_host.items()
+    ]
+
+
+def _sentences(misses: Sequence[Mapping[str, Any]], host: str) -> Iterator[str]:
+    """Yield what the providers of a host lack; providers that lack the same share a sentence."""
+    alike: dict[tuple[str, int, int], list[str]] = {}
+    for miss in misses:
+        shortages = miss.get("shortages", ())
+        if (
+            len(shortages) == 1
+            and shortages[0]["reason"] == Reason.AMOUNT
+            and "resource_provider" in shortages[0]
+        ):
+            of = shortages[0]
+            key = of["resource_class"], of["wanted"], of["free"]
+            alike.setdefault(key, []).append(below(of["resource_provider"]["name"] or "", host))
+        else:
+            yield from miss["sentences"]
+    for (name, wanted, free), providers in alike.items():
+        missing = units.amount(wanted - free, name)
+        on = units.listed(providers, 1)
+        yield f"{missing} of {units.plain(name)} missing: {units.share(free, wanted, name)} free on {on}"
+
+
+def _marking(path: str, misses: Sequence[Mapping[str, Any]]) -> str:
+    """Return the address of a page of a host, with what is missing there marked."""
+    lacks = []
+    for miss in misses:
+        uuid = miss["resource_provider"]["uuid"]
+        for shortage in miss.get("shortages", ()):
+            where = (shortage.get("resource_provider") or miss["resource_provider"])["uuid"]
+            name, missing = shortage.get("resource_class") or "", shortage.get("missing")
+            words = f"{units.amount(missing, name)} missing" if missing else "unsuitable"
+            lacks.append(f"{where},{name},{words}")
+        if not miss.get("shortages"):
+            lacks.append(f"{uuid},,{'; '.join(miss['sentences'])}")
+    return f"{address(path)}?{urlencode([('lacks', each) for each in lacks])}"
+
+
+class Mend(NamedTuple):
+    """A change of a query that may let it fit: why, and the changed query."""
+
+    words: str
+    query: str
+
+
+_SPLIT_SUFFIX = "_several"
+
+
+def mend(
+    explanation: Mapping[str, Any], pairs: Sequence[tuple[str, str]], uses: Mapping[str, Use]
+) -> Mend | None:
+    """Return the query with the amount of the first empty stage split, if a host has more than one provider.
+
+    `uses`: capacity and use of the hosts of the near misses.
+    """
+    if explanation["first_empty"] is None:
+        return None
+    stage = explanation["stages"][explanation["first_empty"]]
+    name, group = stage.get("resource_class"), stage["group"]
+    is_split = name in dict(pairs).get(f"split{group}", "").split(",")
+    if stage["kind"] != ConditionKind.AMOUNT or group is None or is_split:
+        return None
+    best = max((miss.get("free") or 0 for miss in explanation["nearest"]), default=0)
+    free = max((use[name][0] - use[name][1] for use in uses.values() if name in use), default=0)
+    if free <= best:
+        return None
+    words = (
+        f"A provider of {units.plain(name)} has at most {units.amount(best, name)} free here, "
+        f"a whole host {units.amount(free, name)}: let several providers give it."
+    )
+    return Mend(words, _text(_with_split(pairs, name, group)))
+
+
+def _with_split(pairs: Sequence[tuple[str, str]], name: str, group: str) -> Iterator[tuple[str, str]]:
+    """Yield the parameters of a query with an amount split; only groups with a suffix can split amounts."""
+    if group:
+        yield from pairs
+        yield f"split{group}", name
+        return
+    others = {key for key, _ in pairs if key.startswith("resources") and key != "resources"}
+    for key, value in pairs:
+        if key != "resources":
+            yield key, value
+            continue
+        pieces = value.split(",")
+        kept = [each for each in pieces if each.partition(":")[0] != name]
+        if kept:
+            yield key, ",".join(kept)
+        yield f"resources{_SPLIT_SUFFIX}", ",".join(each for each in pieces if each not in kept)
+    yield f"split{_SPLIT_SUFFIX}", name
+    if others and all(key != "group_policy" for key, _ in pairs):
+        yield "group_policy", "none"
+
+
+def _text(pairs: Iterable[tuple[str, str]]) -> str:
+    return "&".join(f"{key}={value}" for key, value in pairs)
