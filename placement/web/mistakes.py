@@ -38,7 +38,9 @@ class Mistake(NamedTuple):
 def mistake(message: str, text: str, names: Collection[str]) -> Mistake:
     """Return what is wrong with a query; `names` are the classes, traits and clusters that it may name."""
     shown = without_schema(message)
-    mentioned = set(_WORD.findall(shown.partition(". Parameters of ")[0]))
+    # The list of all parameters, which follows, names nothing that is wrong.
+    about, listed, _ = shown.partition(". Parameters of ")
+    mentioned = set(_WORD.findall(about))
     words = [found for found in _WORD.finditer(text) if found[0] in mentioned]
     strange = [found for found in words if found[0] not in names and not _WITH_SUFFIX.fullmatch(found[0])]
     if not strange:
@@ -48,4 +50,4 @@ def mistake(message: str, text: str, names: Collection[str]) -> Mistake:
     is_parameter = after.startswith("=") and (not before or before.endswith("&"))
     like = get_close_matches(found[0], _PARAMETERS if is_parameter else names, 1)
     like = like or get_close_matches(found[0].upper(), () if is_parameter else names, 1)
-    return Mistake(shown, before, found[0], after, *like)
+    return Mistake(about if listed and like else shown, before, found[0], after, *like)

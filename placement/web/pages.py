@@ -25,6 +25,7 @@ from placement.web import changes as changes
 from placement.web import consumers as consumers
 from placement.web import fleet_map as fleet_map
 from placement.web import hosts as hosts
+from placement.web import moves as moves
 from placement.web import requests as requests
 from placement.web import session, templating, units
 from placement.web.session import PasswordRefused, Passwords

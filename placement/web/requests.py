@@ -129,7 +129,10 @@ def _names() -> Response:
     require("resource_classes:list")
     require("traits:list")
     names = use_cases().hosts.names()
-    classes = [{"name": each, **units.unit_of(each)._asdict()} for each in names.classes]
+    # CPUs first, then the standard classes, then custom ones.
+    usual = sorted(names.classes, key=lambda each: (each.startswith("CUSTOM_"), not each.endswith("CPU")))
+    counted = [(each, units.unit_of(each)) for each in usual]
+    classes = [{"name": each, "unit": unit.name, "divisor": unit.divisor} for each, unit in counted]
     body = orjson.dumps({"classes": classes, "traits": names.traits})
     return Response(body, content_type="application/json")
 
@@ -188,17 +191,18 @@ def _drawn(found: SearchFound, given: Mapping[str, str]) -> dict[str, Any]:
         hosts |= {place.root_uuid for place in found.places.values()}
         uses = {host: found.search.use_of(host) for host in hosts}
         drawn["hosts"] = by_host(found.document["candidates"], uses)
-        pairs = _pairs_of(given)
+        pairs = typed_query(given)
         drawn["mend"] = mend(explanation, pairs, uses) if pairs else None
     return drawn
 
 
-def _pairs_of(given: Mapping[str, str]) -> operations.Parameters:
+def typed_query(given: Mapping[str, str]) -> operations.Parameters:
+    """Return the parameters of the query in a form. Raises BadRequest."""
     return operations.read(given.get("query", "").strip().lstrip("?"))
 
 
 def _query(given: Mapping[str, str]) -> SearchFound:
-    pairs = _pairs_of(given)
+    pairs = typed_query(given)
     named = {name for name, _ in pairs}
     for name, value in (
         ("cluster", given.get("cluster")),

@@ -1,4 +1,4 @@
-"""The results of a search as pages show them: candidates by host, hosts left by stage, near misses by host."""
+"""The results of a search for pages: candidates by host, hosts left by stage, near misses by host."""
 
 from __future__ import annotations
 
@@ -266,8 +266,8 @@ def mend(
     if free <= best:
         return None
     words = (
-        f"A provider of {units.plain(name)} has at most {units.amount(best, name)} free here, "
-        f"a whole host {units.amount(free, name)}: let several providers give it."
+        f"One provider of {units.plain(name)} has at most {units.amount(best, name)} free, "
+        f"all of a host together {units.amount(free, name)}."
     )
     return Mend(words, _text(_with_split(pairs, name, group)))
 

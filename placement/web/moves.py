@@ -1,0 +1,150 @@
+"""The page of moves: which consumers would go elsewhere so that requests fit, or hosts are empty."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from flask import Response
+
+from placement.engine.domain.errors import BadRequest
+from placement.http.context import use_cases
+from placement.http.gate import cluster_of_query
+from placement.http.schemas import dump
+from placement.planning.making_room import PlanLimits
+from placement.planning.plans import (
+    DEFRAGMENT,
+    EMPTY,
+    EVICTION,
+    FIT,
+    FREE,
+    REWRITING,
+    Goal,
+    Move,
+    Plan,
+    PlanRequest,
+)
+from placement.planning.schemas import PlanShownSchema
+from placement.web.capacity import request_kind
+from placement.web.requests import answered, chosen_kind, shown_answer, typed_query
+from placement.web.search_results import summed
+from placement.web.templating import asked, page, whole
+
+GOALS = {
+    FIT: "Make requests fit",
+    EMPTY: "Empty given hosts",
+    FREE: "Free any hosts",
+    DEFRAGMENT: "Strand less",
+}
+HOW = {
+    REWRITING: "rewrite: the record of the consumer changes. Placement moves no machine: migrate it first.",
+    EVICTION: "evict: Kubernetes ends the pod, and its controller starts it again on the new node.",
+}
+_USUAL_MOVES, _MOST = 20, 1000
+_COLUMNS = ("step", "consumer", "project", "user", "from", "to", "by", "pod", "cpuset")
+# The fields that show that the form is filled in; each goal reads some of them.
+_FILLED = ("query", "vcpus", "pod", "hosts", "free")
+
+
+def _cluster_of_form() -> dict[str, str]:
+    """Return the cluster of a form; of several the first counts, here and for the plan."""
+    return {name: value for name, value in asked().items() if name == "cluster"}
+
+
+@page("/moves", rule="plans:make", target=cluster_of_query)
+@page("/moves", "POST", "plans:make", target=_cluster_of_form, reads=True)
+def _moves() -> Response:
+    given = asked()
+    goal = given.get("goal", FIT)
+    if goal not in GOALS:
+        raise BadRequest(f"goal: {goal!r} is none of {', '.join(GOALS)}")
+    kind = chosen_kind()
+    plan, mistakes = answered(lambda: _planned(goal, kind, given), given, _FILLED)
+    names = {} if plan is None else {host.uuid: host.name or host.uuid for host in plan.hosts}
+    return shown_answer(
+        "moves.html",
+        plan,
+        mistakes,
+        lambda: dump(PlanShownSchema, plan),
+        lambda: (_COLUMNS, [] if plan is None else list(_rows(plan, names))),
+        goal=goal,
+        goals=GOALS,
+        plan=plan,
+        names=names,
+        moves=[] if plan is None else [PlannedMove(move, _sums(move)) for move in plan.moves],
+        how={} if plan is None else {by: HOW[by] for by in HOW if any(move.by == by for move in plan.moves)},
+        command="" if plan is None else _command(goal, kind, given),
+    )
+
+
+class PlannedMove(NamedTuple):
+    """A move, and the sums by class of what its consumer holds afterwards."""
+
+    move: Move
+    amounts: Mapping[str, int]
+
+
+def _sums(move: Move) -> Mapping[str, int]:
+    return summed(move.after.values())
+
+
+def _planned(goal: str, kind: str, given: Mapping[str, str]) -> Plan:
+    limits = PlanLimits(_number(given, "moves", _USUAL_MOVES))
+    if goal == EMPTY:
+        hosts = _hosts(given)
+        if not hosts:
+            raise BadRequest("hosts: name at least one host, by its name or uuid")
+        wanted = Goal(EMPTY, hosts=hosts)
+    elif goal == FREE:
+        wanted = Goal(FREE, count=_number(given, "free", 1))
+    else:
+        wanted = Goal(goal, request_kind(kind, given), _number(given, "count", 1) if goal == FIT else 1)
+    request = PlanRequest(wanted, limits, given.get("cluster") or None)
+    return use_cases().plans.make(request)
+
+
+def _hosts(given: Mapping[str, str]) -> list[str]:
+    return list(filter(None, (name.strip() for name in given.get("hosts", "").split(","))))
+
+
+def _number(given: Mapping[str, str], name: str, usual: int) -> int:
+    return whole(name, given.get(name) or str(usual), _MOST)
+
+
+def _command(goal: str, kind: str, given: Mapping[str, str]) -> str:
+    """Return the command that makes the same plan and writes it to a file."""
+    words = ["placement", "plan", "make", goal]
+    if goal == EMPTY:
+        words += _hosts(given)
+    elif goal == FREE:
+        words.append(str(_number(given, "free", 1)))
+    else:
+        words += _kind_words(kind, given)
+    if goal == FIT:
+        words += ["--count", str(_number(given, "count", 1))]
+    if given.get("cluster"):
+        words += ["--cluster", given["cluster"]]
+    return shlex.join([*words, "--moves", str(_number(given, "moves", _USUAL_MOVES)), "--save", "plan.json"])
+
+
+def _kind_words(kind: str, given: Mapping[str, str]) -> Iterator[str]:
+    """Yield the arguments that describe a query, or a flavor; a pod is read from a file."""
+    if kind == "query":
+        yield "query:" + "&".join(f"{name}={value}" for name, value in typed_query(given))
+    elif kind == "pod":
+        yield "pod.yaml"
+    else:
+        for name, option in (("vcpus", "--vcpus"), ("ram", "--ram"), ("disk", "--disk")):
+            yield from (option, given.get(name, "").strip() or "0")
+        for name, option in (("specs", "--property"), ("image", "--image-property")):
+            for line in given.get(name, "").split("\n"):
+                yield from (option, line.strip()) if line.strip() else ()
+
+
+def _rows(plan: Plan, names: Mapping[str, str]) -> Iterator[Sequence[Any]]:
+    for step, move in enumerate(plan.moves, 1):
+        pod = None if move.pod is None else f"{move.pod.cluster}/{move.pod.namespace}/{move.pod.name}"
+        hosts = (names.get(move.from_host, move.from_host), names.get(move.to_host, move.to_host))
+        cpuset = None if move.pod is None else move.pod.cpuset
+        yield step, move.consumer, move.project_id, move.user_id, *hosts, move.by, pod, cpuset
