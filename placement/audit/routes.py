@@ -226,7 +226,7 @@ def audit() -> Response:
     )
     # The newest come first: the first page has nothing before it.
     before = page_start(given, "marker", LARGEST_LONG_ID) or None
-    page = use_cases().audit.listed(StoredRecord, wanted, before, page_size(given))
+    page = use_cases().audit.listed(wanted, before, page_size(given))
     return json_response(dump(AuditEventsSchema, page))
 
 

@@ -14,16 +14,25 @@ import hashlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import cache
-from typing import NamedTuple, TypeVar
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
 from placement.engine.domain import request_scope
-from placement.engine.domain.audit import Action, AuditFilter, Change, RecordHead, StoredRecord, TargetKind
+from placement.engine.domain.audit import (
+    Action,
+    AuditFilter,
+    Change,
+    DescribedRecord,
+    StoredRecord,
+    TargetKind,
+)
 from placement.engine.domain.errors import BadRequest, Gone, NotFound, Unavailable
 from placement.storage import tables
 from placement.storage.backends.backend import Backend
@@ -52,15 +61,67 @@ _TIMES = {"since", "until"}
 
 
 @cache
-def _statement(columns: tuple[str, ...], given: frozenset[str]) -> sa.TextualSelect:
+def _statement(given: frozenset[str]) -> sa.TextualSelect:
     """Return the statement for these parameters: building one anew takes as long as its execution."""
+    text = _bound(_page(StoredRecord._fields, given), given)
+    return text.columns(*(_table.c[name] for name in StoredRecord._fields))
+
+
+def _page(columns: Sequence[str], given: frozenset[str]) -> str:
     conditions = [_CONDITIONS[name] for name in sorted(given)]
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-    text = sa.text(f"SELECT {', '.join(columns)} FROM audit_records {where} ORDER BY id DESC LIMIT :count")
+    return f"SELECT {', '.join(columns)} FROM audit_records {where} ORDER BY id DESC LIMIT :count"
+
+
+def _bound(text: str, given: frozenset[str]) -> sa.TextClause:
+    bound = sa.text(text)
     if "targets" in given:
-        text = text.bindparams(sa.bindparam("targets", expanding=True))
-    text = text.bindparams(*(sa.bindparam(name, type_=sa.DateTime) for name in sorted(_TIMES & given)))
-    return text.columns(*(_table.c[name] for name in columns))
+        bound = bound.bindparams(sa.bindparam("targets", expanding=True))
+    return bound.bindparams(*(sa.bindparam(name, type_=sa.DateTime) for name in sorted(_TIMES & given)))
+
+
+_DESCRIBED = DescribedRecord._fields[:9]
+_OF_PROVIDERS = (TargetKind.PROVIDER, TargetKind.INVENTORIES, TargetKind.TRAITS, TargetKind.AGGREGATES)
+_TARGET, _BEFORE, _AFTER = "target", "before", "after"
+
+
+@cache
+def _with_names(backend: type[Backend], given: frozenset[str]) -> sa.TextualSelect:
+    """Return the statement for records with names; a record has a row for each name, or one without any."""
+    kinds = ", ".join(f"'{kind}'" for kind in _OF_PROVIDERS)
+    claims = (
+        f"""SELECT claims.id, '{side}', entry.key
+              FROM (SELECT id, {side} FROM page
+                     WHERE kind = '{TargetKind.ALLOCATIONS}' AND {side} IS NOT NULL) AS claims,
+                   {backend.allocations_of.format(column=f"claims.{side}")}"""
+        for side in (_BEFORE, _AFTER)
+    )
+    text = f"""
+        WITH page AS ({_page(_DESCRIBED, given)}),
+        mentioned AS (
+            SELECT id, '{_TARGET}' AS side, target AS uuid FROM page WHERE kind IN ({kinds})
+            UNION {" UNION ".join(claims)}),
+        named AS (
+            SELECT DISTINCT mentioned.id, mentioned.side,
+                   CASE WHEN mentioned.side = '{_TARGET}' THEN providers.name ELSE roots.name END AS name
+              FROM mentioned JOIN resource_providers AS providers ON providers.uuid = mentioned.uuid
+              JOIN resource_providers AS roots ON roots.id = providers.root_provider_id)
+        SELECT {", ".join(f"page.{name}" for name in _DESCRIBED)}, named.side, named.name
+          FROM page LEFT JOIN named ON named.id = page.id
+         ORDER BY page.id DESC, named.name
+    """
+    of_names = sa.column("side", sa.Text), sa.column("name", sa.Text)
+    return _bound(text, given).columns(*(_table.c[name] for name in _DESCRIBED), *of_names)
+
+
+def _described(rows: Iterable[Any]) -> Iterator[DescribedRecord]:
+    """Yield records of rows that have a name each."""
+    for _, rows_of_one in groupby(rows, key=itemgetter(0)):
+        alike = list(rows_of_one)
+        target, before, after = (
+            tuple(row.name for row in alike if row.side == side) for side in (_TARGET, _BEFORE, _AFTER)
+        )
+        yield DescribedRecord(*alike[0][: len(_DESCRIBED)], next(iter(target), None), before, after)
 
 
 def changes_since(connection: Executor, backend: Backend, since: str, most: int) -> list[Change] | None:
@@ -260,9 +321,6 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST]
 
 
-Shape = TypeVar("Shape", StoredRecord, RecordHead)
-
-
 class AuditTrail:
     """A reader of audit records."""
 
@@ -270,17 +328,36 @@ class AuditTrail:
         self._database = database
 
     def listed(
-        self, shape: type[Shape], wanted: AuditFilter, marker: int | None, count: int
-    ) -> tuple[list[Shape], int | None]:
-        """Return a page of the next records that match all wanted fields, newest first, in one of two shapes.
+        self, wanted: AuditFilter, marker: int | None, count: int
+    ) -> tuple[list[StoredRecord], int | None]:
+        """Return a page of the next records that match all wanted fields, newest first.
 
         The second is the marker of the following page, None on the last. Raises KeyError for a field without
         a condition.
         """
-        given = {field.name: getattr(wanted, field.name) for field in fields(wanted)} | {"before": marker}
-        values = {name: value for name, value in given.items() if value not in (None, ())}
-        statement = _statement(shape._fields, frozenset(values))
+        values = _values(wanted, marker)
         with self._database.read() as connection:
-            found = connection.execute(statement, {**values, "count": count + 1}).all()
-        following = found[count - 1].id if len(found) > count else None
-        return [shape._make(row) for row in found[:count]], following
+            rows = connection.execute(_statement(frozenset(values)), {**values, "count": count + 1}).all()
+        return _cut([StoredRecord._make(row) for row in rows], count)
+
+    def described(
+        self, wanted: AuditFilter, marker: int | None, count: int
+    ) -> tuple[list[DescribedRecord], int | None]:
+        """Return a page of records as `listed` does, with the names of providers and hosts."""
+        values = _values(wanted, marker)
+        with self._database.read() as connection:
+            statement = _with_names(type(self._database.backend), frozenset(values))
+            rows = connection.execute(statement, {**values, "count": count + 1}).all()
+        return _cut(list(_described(rows)), count)
+
+
+def _values(wanted: AuditFilter, marker: int | None) -> dict[str, Any]:
+    given = {field.name: getattr(wanted, field.name) for field in fields(wanted)} | {"before": marker}
+    return {name: value for name, value in given.items() if value not in (None, ())}
+
+
+Record = TypeVar("Record", StoredRecord, DescribedRecord)
+
+
+def _cut(found: list[Record], count: int) -> tuple[list[Record], int | None]:
+    return found[:count], found[count - 1].id if len(found) > count else None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import orjson
 from flask import Response, request
 
-from placement.engine.domain.audit import Action, AuditFilter, RecordHead, StoredRecord, TargetKind
+from placement.engine.domain.audit import AuditFilter, DescribedRecord, StoredRecord, TargetKind
 from placement.engine.domain.errors import BadRequest, NotFound
 from placement.http.context import use_cases
 from placement.http.schemas import dump
@@ -16,13 +15,12 @@ from placement.metrics.sharing import counts
 from placement.pods.gangs import AVAILABLE
 from placement.pods.schemas import ReservationsSchema
 from placement.providers.fleet import FleetSnapshot, Overfull
+from placement.web.records import differences, providers_in, rows_of
 from placement.web.templating import (
     HTML,
-    address,
     caller_clusters,
     choices,
     clusters,
-    escaped,
     marker,
     may,
     page,
@@ -35,23 +33,13 @@ _PAGE = 50
 _HISTORY = 20
 _KINDS = [str(each) for each in TargetKind]
 _COLUMNS = ("time", "action", "kind", "target", "consumer", "user", "project", "request_id")
-# How the address of the page of what a record is about begins.
-_PLACES: dict[str, str] = {
-    TargetKind.PROVIDER: "/hosts/",
-    TargetKind.INVENTORIES: "/hosts/",
-    TargetKind.TRAITS: "/hosts/",
-    TargetKind.AGGREGATES: "/hosts/",
-    TargetKind.ALLOCATIONS: "/consumers/",
-    TargetKind.NODE: "/nodes/",
-    TargetKind.POD: "/pods/",
-}
 _MOST_OVERFULL = 50
 _MOST_NODES = 2000
 _MOST_RESERVATIONS, _READ_AT_ONCE = 200, 1000
 _CLAIMS = "placement_claims"
 # A consumer that already holds what it asks for is not refused.
 _GRANTED = {"won", "repeated"}
-_SAID = {
+_REASONS = {
     "no_room": "nothing fitted",
     "concurrent": "another caller was faster",
     "conflict": "it conflicts with what is there",
@@ -59,33 +47,6 @@ _SAID = {
     "not_found": "it named something that is not there",
     "unavailable": "the service or its database was not ready",
 }
-
-
-def rows_of(records: Sequence[RecordHead | StoredRecord]) -> list[tuple[str, ...]]:
-    """Return records as rows, escaped: id, time, action, kind, target, its page, user, project."""
-    root = address("")
-    texts = escaped(
-        (
-            each.action,
-            each.kind,
-            each.target,
-            f"{root}{_PLACES[each.kind]}{each.target}" if each.kind in _PLACES else "",
-            each.user_id or "",
-            each.project_id or "",
-        )
-        for each in records
-    )
-    return [
-        (str(each.id), each.recorded_at.isoformat(" ", "seconds"), *cells)
-        for each, cells in zip(records, texts, strict=True)
-    ]
-
-
-def since_and_last(records: Sequence[RecordHead]) -> dict[str, RecordHead]:
-    """Return the record that made a thing, if it is there, and the last one, from records newest first."""
-    made = next((each for each in records if each.action == Action.CREATE), None)
-    found = {"since": made, "last written": records[0] if records else None}
-    return {words: each for words, each in found.items() if each is not None}
 
 
 def shown_record(record: StoredRecord) -> dict[str, Any]:
@@ -105,11 +66,11 @@ def shown_record(record: StoredRecord) -> dict[str, Any]:
     }
 
 
-def history_of(wanted: AuditFilter) -> list[RecordHead] | None:
+def history_of(wanted: AuditFilter) -> list[DescribedRecord] | None:
     """Return the last changes that match the filter, or None if the caller may not see any."""
     if not may("audit:list"):
         return None
-    return use_cases().audit.listed(RecordHead, wanted, None, _HISTORY)[0]
+    return use_cases().audit.described(wanted, None, _HISTORY)[0]
 
 
 @page("/changes", rule="audit:list")
@@ -122,16 +83,16 @@ def _changes() -> Response:
     before = marker()
     filter_ = AuditFilter(given["user_id"], given["project_id"], kind=kind, targets=targets)
     if wanted() != HTML:
-        records, following = use_cases().audit.listed(StoredRecord, filter_, before, _PAGE)
+        records, following = use_cases().audit.listed(filter_, before, _PAGE)
         changes = [shown_record(each) for each in records]
         rows = ([each[name] for name in _COLUMNS] for each in changes)
         return shown("changes.html", {"changes": changes, "next": following}, (_COLUMNS, rows))
-    heads, following = use_cases().audit.listed(RecordHead, filter_, before, _PAGE)
+    records, following = use_cases().audit.described(filter_, before, _PAGE)
     return shown(
         "changes.html",
         {},
         ((), ()),
-        changes=rows_of(heads),
+        changes=rows_of(records),
         given={**given, "targets": targets},
         kinds=_KINDS,
         following=None if following is None else same_page(marker=following),
@@ -141,16 +102,20 @@ def _changes() -> Response:
 @page("/changes/<text>", rule="audit:list")
 def _change(text: str) -> Response:
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
-    found = use_cases().audit.listed(StoredRecord, AuditFilter(), number + 1, 1)[0]
+    found = use_cases().audit.listed(AuditFilter(), number + 1, 1)[0]
     if not found or found[0].id != number:
         raise NotFound(f"There is no change {text}; records are kept for a limited time.")
     document = shown_record(found[0])
+    before, after = document["before"], document["after"]
+    places = use_cases().host_views.places(providers_in((before, after)))
+    described = use_cases().audit.described(AuditFilter(), number + 1, 1)[0]
     return shown(
         "change.html",
         document,
         (_COLUMNS, [[document[name] for name in _COLUMNS]]),
-        changes=rows_of(found),
+        changes=rows_of(described),
         change=document,
+        differences=differences(before, after, places),
     )
 
 
@@ -174,7 +139,7 @@ def _refusals() -> Response:
     ]
     rows += [("closed node", f"{each['cluster']}/{each['node']}", each["why"]) for each in nodes]
     rows += [("kept", f"{each['cluster']}/{each['name']}", f"on {each['node']}") for each in kept]
-    rows += [("refused", each["kind"], f"{each['count']}: {each['said']}") for each in known["refused"]]
+    rows += [("refused", each["kind"], f"{each['count']}: {each['reason']}") for each in known["refused"]]
     return shown("refusals.html", document, (("what", "name", "why"), rows))
 
 
@@ -188,7 +153,7 @@ def refused_now(look: FleetSnapshot | None = None) -> dict[str, Any]:
         {
             "kind": labels["kind"],
             "outcome": labels["outcome"],
-            "said": _SAID.get(labels["outcome"], "another reason"),
+            "reason": _REASONS.get(labels["outcome"], "another reason"),
             "count": count,
         }
         for labels, count in counts(_CLAIMS)

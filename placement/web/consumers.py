@@ -20,9 +20,11 @@ from placement.pods.schemas import PodSchema, PodsSchema
 from placement.pods.statements import PodFilter
 from placement.pods.views import HostView
 from placement.web import units
-from placement.web.changes import history_of, rows_of, since_and_last
+from placement.web.changes import history_of
 from placement.web.host_drawing import HostDrawing, drawing_of
 from placement.web.hosts import seen
+from placement.web.records import rows_of, since_and_last
+from placement.web.search_results import summed
 from placement.web.templating import (
     HTML,
     Table,
@@ -71,7 +73,7 @@ def _consumers() -> Response:
         held.setdefault(row.consumer_uuid, {})[row.class_name] = row.amount
         kind = row.consumer_type or UNKNOWN_CONSUMER_TYPE
         owners[row.consumer_uuid] = (row.consumer_uuid, kind, row.project_id, row.user_id)
-    amounts = [units.pairs(held[uuid]) for uuid in owners]
+    amounts = [(units.summary(held[uuid]), units.pairs(held[uuid])) for uuid in owners]
     return shown(
         "consumers.html",
         {},
@@ -116,7 +118,10 @@ def _consumer(uuid: str) -> Response:
         uuid=normal,
         holder=holder,
         changes=None if history is None else rows_of(history),
-        told=since_and_last(history or ()),
+        records=since_and_last(history or ()),
+        held=units.summary(summed(each["resources"] for each in holder["allocations"].values()))
+        if holder
+        else "",
         drawn=_drawn(holder["allocations"] if holder and wanted() == HTML else ()),
         claimed=request.args.get("claimed"),
     )
@@ -189,7 +194,7 @@ def _pod(cluster: str, namespace: str, name: str) -> Response:
         (_POD, [[document[column] for column in _POD]]),
         pod=document,
         changes=None if history is None else rows_of(history),
-        told=since_and_last(history or ()),
+        records=since_and_last(history or ()),
         drawn=_drawn(places),
         sees_consumers=may("allocations:list"),
         claimed=request.args.get("claimed"),

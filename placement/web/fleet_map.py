@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 from flask import Response, request
 
-from placement.engine.domain.audit import AuditFilter, RecordHead
+from placement.engine.domain.audit import AuditFilter
 from placement.engine.domain.errors import BadRequest, NotFound
 from placement.http.context import use_cases
 from placement.http.gate import cluster_of_query
@@ -29,7 +29,8 @@ from placement.providers.fleet import (
 )
 from placement.web import units
 from placement.web.capacity import common_room
-from placement.web.changes import refused_now, rows_of
+from placement.web.changes import refused_now
+from placement.web.records import rows_of
 from placement.web.templating import (
     address,
     caller_clusters,
@@ -242,7 +243,7 @@ def _overview() -> Response:
     recent: list[tuple[str, ...]] = []
     if sees_changes:
         since = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - _RECENT
-        recent = rows_of(use_cases().audit.listed(RecordHead, AuditFilter(since=since), None, _SHOWN)[0])
+        recent = rows_of(use_cases().audit.described(AuditFilter(since=since), None, _SHOWN)[0])
     return shown(
         "overview.html",
         {"groups": groups},

@@ -107,21 +107,42 @@ _SAME = (
     ("MEMORY_MB", "CUSTOM_NODE_MEMORY_MB"),
 )
 _PODS = "CUSTOM_PODS"
+MINUS = "\N{MINUS SIGN}"
 
 
 def summary(amounts: Mapping[str, float]) -> str:
     """Return amounts by class in one line, each thing once: `8 CPU · 16 GiB · 1 VF`."""
+    return " · ".join(_short(value, name) for name, value in _once(amounts).items())
+
+
+def difference(before: Mapping[str, float], after: Mapping[str, float]) -> str:
+    """Return what came and went in one line, each thing once: `+8 CPU · −16 GiB`."""
+    names = [*after, *(name for name in before if name not in after)]
+    changes = {name: after.get(name, 0) - before.get(name, 0) for name in names}
+    changed = _once({name: change for name, change in changes.items() if change})
+    signed = ((name, "+" if change > 0 else MINUS, abs(change)) for name, change in changed.items())
+    return " · ".join(f"{sign}{_short(value, name)}" for name, sign, value in signed)
+
+
+def _once(amounts: Mapping[str, float]) -> Mapping[str, float]:
+    """Return amounts without classes that count the same again; CPUs and memory first, VFs together."""
     first = [next((name for name in same if name in amounts), "") for same in _SAME]
     again = {name for same in _SAME for name in same} | {_PODS}
-    names = [*filter(None, first), *(name for name in amounts if name not in again)]
-    return " · ".join(_short(amounts[name], name) for name in names or amounts)
+    once = {name: amounts[name] for name in first if name}
+    functions = ""
+    for name, value in amounts.items():
+        if name not in again:
+            functions = functions or (name if unit_of(name).name == VIRTUAL_FUNCTION else "")
+            key = functions if unit_of(name).name == VIRTUAL_FUNCTION else name
+            once[key] = once.get(key, 0) + value
+    return once or amounts
 
 
 def _short(value: float, resource_class: str) -> str:
-    """Return an amount with its unit, of classes that are counted in pieces with the class."""
+    """Return an amount with its unit; of disk, and of what is counted in pieces, with the class."""
     if unit_of(resource_class) is _PIECES:
         return f"{number(value)} {plain(resource_class)}"
-    return amount(value, resource_class)
+    return amount(value, resource_class) + (" disk" if resource_class == "DISK_GB" else "")
 
 
 def pairs(amounts: Mapping[str, float]) -> Markup:

@@ -97,8 +97,12 @@ class StoredRecord(NamedTuple):
     address: str | None
 
 
-class RecordHead(NamedTuple):
-    """The columns that a list of records shows."""
+class DescribedRecord(NamedTuple):
+    """A stored record with the names of what it is about, for lists; `before` and `after` are JSON.
+
+    `provider`: the provider that changed. `hosts_before` and `hosts_after`: the hosts of a consumer. Only
+    names of providers that still exist are known.
+    """
 
     id: int
     recorded_at: datetime.datetime
@@ -107,6 +111,11 @@ class RecordHead(NamedTuple):
     target: str
     user_id: str | None
     project_id: str | None
+    before: str | None
+    after: str | None
+    provider: str | None = None
+    hosts_before: tuple[str, ...] = ()
+    hosts_after: tuple[str, ...] = ()
 
 
 class Change(NamedTuple):

@@ -230,6 +230,11 @@ class Backend(Protocol):
     def lookout(self, connection: sa.Connection) -> Lookout:
         """Prepare a connection for looks; it is only read from."""
 
+    # -- documents ----------------------------------------------------------------------------------
+
+    # The providers of the allocations in a {column} with JSON, as a table `entry` with a column `key`.
+    allocations_of: ClassVar[str]
+
     # -- life ---------------------------------------------------------------------------------------
 
     def exists(self) -> bool:

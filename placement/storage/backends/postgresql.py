@@ -213,6 +213,7 @@ class PostgreSQL(Backend):
         "{column} >= pg_snapshot_xmin(CAST(:since AS pg_snapshot)) "
         "AND NOT pg_visible_in_snapshot({column}, CAST(:since AS pg_snapshot))"
     )
+    allocations_of = "LATERAL json_object_keys(CAST({column} AS json) -> 'allocations') AS entry(key)"
 
     def __init__(self, url: sa.URL, history: History, statement_seconds: float) -> None:
         """Take the URL; `statement_seconds`: how long a statement may take, if that is less than usual."""

@@ -130,6 +130,7 @@ class SQLite(Backend):
     horizon = _HORIZON
     moment = "(SELECT CAST(value AS text) FROM change_counter)"
     is_later = "{column} > CAST(:since AS integer)"
+    allocations_of = "json_each({column}, '$.allocations') AS entry"
 
     def __init__(self, url: sa.URL, *, durable: bool) -> None:
         """Take the URL; `durable` False may lose commits in a power cut."""

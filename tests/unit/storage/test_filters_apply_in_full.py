@@ -11,7 +11,7 @@ import pytest
 
 from placement.allocations.statements import lists
 from placement.audit.service import AuditTrail
-from placement.engine.domain.audit import AuditFilter, RecordHead, StoredRecord
+from placement.engine.domain.audit import AuditFilter
 from placement.engine.domain.inventories import AllocationFilter
 from placement.storage.database import Database
 from tests.client import Client
@@ -32,9 +32,9 @@ WANTED: dict[str, Any] = {
 def ids(database: Database, wanted: AuditFilter) -> list[int]:
     """Return the ids of the records that apply; lists and pages must agree on them."""
     trail = AuditTrail(database)
-    found = [each.id for each in trail.listed(StoredRecord, wanted, None, 10)[0]]
-    assert [each.id for each in trail.listed(RecordHead, wanted, None, 10)[0]] == found
-    older, _ = trail.listed(RecordHead, wanted, found[0] if found else None, 10)
+    found = [each.id for each in trail.listed(wanted, None, 10)[0]]
+    assert [each.id for each in trail.described(wanted, None, 10)[0]] == found
+    older, _ = trail.described(wanted, found[0] if found else None, 10)
     assert [each.id for each in older] == found[1:]
     return found
 
@@ -48,7 +48,7 @@ def test_each_field_of_the_filter_of_changes_narrows(api: Client, database: Data
     (made,) = set(ids(database, AuditFilter())) - set(before)
     api.delete(f"/allocations/{WANTED['consumer_id']}")
     everything = ids(database, AuditFilter())
-    records = AuditTrail(database).listed(StoredRecord, AuditFilter(), None, 10)[0]
+    records = AuditTrail(database).listed(AuditFilter(), None, 10)[0]
     moment = {each.id: each.recorded_at for each in records}
     times = {"since": moment[made], "until": moment[made] + datetime.timedelta(microseconds=1)}
     for field in fields(AuditFilter):
@@ -67,6 +67,6 @@ class Newer(AuditFilter):
 def test_a_field_that_a_reader_does_not_know_is_an_error(database: Database):
     trail = AuditTrail(database)
     with pytest.raises(KeyError, match="address"):
-        trail.listed(StoredRecord, Newer(address="127.0.0.1"), None, 1)
+        trail.listed(Newer(address="127.0.0.1"), None, 1)
     with database.read() as connection, pytest.raises(KeyError, match="consumer_uuid"):
         lists.sums(connection, AllocationFilter(consumer_uuid="x"), None, 1)

@@ -40,9 +40,18 @@ def test_parts_of_wholes():
         ({"CUSTOM_NODE_CPU_MILLI": 8000, "CUSTOM_CPU_MILLI": 8000, "PCPU": 8}, "8 CPU"),
         ({"CUSTOM_NODE_CPU_MILLI": 500, "CUSTOM_NODE_MEMORY_MB": 1024, "CUSTOM_PODS": 1}, "0.5 CPU · 1 GiB"),
         ({"CUSTOM_INTEL_COM_SRIOV_A": 1, "MEMORY_MB": 2048, "CUSTOM_FPGA": 2}, "2 GiB · 1 VF · 2 FPGA"),
+        ({"SRIOV_NET_VF": 2, "DISK_GB": 20, "CUSTOM_INTEL_COM_SRIOV_B": 1}, "3 VF · 20 GiB disk"),
         ({"CUSTOM_PODS": 1}, "1 pod"),
         ({}, ""),
     ],
 )
 def test_a_summary_has_each_thing_once(amounts: dict[str, int], text: str):
     assert units.summary(amounts) == text
+
+
+def test_a_difference_has_signs():
+    before, after = {"PCPU": 4, "MEMORY_MB": 2048, "DISK_GB": 5}, {"PCPU": 8, "MEMORY_MB": 1024, "DISK_GB": 5}
+    assert units.difference(before, after) == "+4 CPU · \N{MINUS SIGN}1 GiB"
+    assert units.difference(before, {}) == " · ".join(
+        f"\N{MINUS SIGN}{each}" for each in ("4 CPU", "2 GiB", "5 GiB disk")
+    )
