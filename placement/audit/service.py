@@ -121,7 +121,8 @@ def _described(rows: Iterable[Any]) -> Iterator[DescribedRecord]:
         target, before, after = (
             tuple(row.name for row in alike if row.side == side) for side in (_TARGET, _BEFORE, _AFTER)
         )
-        yield DescribedRecord(*alike[0][: len(_DESCRIBED)], next(iter(target), None), before, after)
+        named = (next(iter(target), None), before, after)
+        yield DescribedRecord._make((*alike[0][: len(_DESCRIBED)], *named))
 
 
 def changes_since(connection: Executor, backend: Backend, since: str, most: int) -> list[Change] | None:

@@ -323,6 +323,7 @@ class HostViews:
 
 
 _providers, _consumers, _pods, _clusters = tables.providers, tables.consumers, tables.pods, tables.clusters
+_roots = _providers.alias("roots")
 
 
 class FoundConsumer(NamedTuple):
@@ -352,12 +353,18 @@ def _begins(column: sa.ColumnElement[str], text: str) -> sa.ColumnElement[bool]:
 
 
 class FoundProvider(NamedTuple):
-    """A provider with a name or a uuid that matches the text."""
+    """A provider with a name or a uuid that matches the text, and the host that it is a part of, or is."""
 
     uuid: str
     name: str
-    is_root: bool
     cluster: str | None
+    host_uuid: str
+    host_name: str
+
+    @property
+    def is_root(self) -> bool:
+        """Whether it is the host itself."""
+        return self.uuid == self.host_uuid
 
 
 class Finder:
@@ -370,13 +377,13 @@ class Finder:
         """Return providers by a part of their names or the beginning of their uuids; roots first, by name."""
         is_root = _providers.c.parent_provider_id.is_(None)
         statement = (
-            sa.select(_providers.c.uuid, _providers.c.name, is_root, _clusters.c.name)
+            sa.select(*_providers.c["uuid", "name"], _clusters.c.name, *_roots.c["uuid", "name"])
+            .join(_roots, _roots.c.id == _providers.c.root_provider_id)
             .outerjoin(_clusters, _clusters.c.id == _providers.c.cluster_id)
             .where(sa.or_(_contains(_providers.c.name, text), _begins(_providers.c.uuid, text)))
             .order_by(is_root.desc(), _providers.c.name)
         )
-        rows = self._found(statement, cluster, most)
-        return [FoundProvider(row[0], row[1], bool(row[2]), row[3]) for row in rows]
+        return [FoundProvider(*row) for row in self._found(statement, cluster, most)]
 
     def consumers(self, text: str, cluster: str | None, most: int) -> Sequence[FoundConsumer]:
         """Return consumers by the beginning of their uuids, or a part of their project or user; by uuid."""

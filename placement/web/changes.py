@@ -87,12 +87,12 @@ def _changes() -> Response:
         changes = [shown_record(each) for each in records]
         rows = ([each[name] for name in _COLUMNS] for each in changes)
         return shown("changes.html", {"changes": changes, "next": following}, (_COLUMNS, rows))
-    records, following = use_cases().audit.described(filter_, before, _PAGE)
+    described, following = use_cases().audit.described(filter_, before, _PAGE)
     return shown(
         "changes.html",
         {},
         ((), ()),
-        changes=rows_of(records),
+        changes=rows_of(described),
         given={**given, "targets": targets},
         kinds=_KINDS,
         following=None if following is None else same_page(marker=following),

@@ -30,7 +30,7 @@ from placement.providers.fleet import (
 from placement.web import units
 from placement.web.capacity import common_room
 from placement.web.changes import refused_now
-from placement.web.records import rows_of
+from placement.web.records import ChangeRow, rows_of
 from placement.web.templating import (
     address,
     caller_clusters,
@@ -240,7 +240,7 @@ def _overview() -> Response:
     names = ("group", "kind", "hosts", "class", "total", "reserved", "allocation_ratio", "capacity", "used")
     only = next(iter(sorted(caller_clusters() or ())), None)
     sees_map, sees_changes = may("resource_providers:list", only), may("audit:list")
-    recent: list[tuple[str, ...]] = []
+    recent: list[ChangeRow] = []
     if sees_changes:
         since = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - _RECENT
         recent = rows_of(use_cases().audit.described(AuditFilter(since=since), None, _SHOWN)[0])

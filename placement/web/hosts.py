@@ -1,4 +1,4 @@
-"""The pages of a host, whatever tree of providers it is, and of search."""
+"""The pages of a host, whatever tree of providers it is."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ from placement.pods.views import HostView
 from placement.web import units
 from placement.web.host_drawing import Lacks, drawing_of, plain
 from placement.web.templating import (
-    HTML,
     address,
-    caller_clusters,
     clusters,
     html,
     may,
@@ -28,7 +26,6 @@ from placement.web.templating import (
     require,
     shown,
     to,
-    wanted,
 )
 
 # A caller that may list clusters may ask for a host; `seen` requires the rest, which depends on whether the
@@ -155,48 +152,7 @@ def _history(host: HostView) -> str | None:
     return f"{address('/changes')}?{urlencode([('target', target) for target in targets])}"
 
 
-# Search: hosts, providers, consumers, projects and pods by what people remember of them.
-
-
-_FOUND = ("kind", "name", "uuid", "beside")
-_MOST = 50
-_LONGEST = 200
-
-
-@page("/search")
-def _search() -> Response:
-    """Show what is like the text; a single hit is shown at once."""
-    text = request.args.get("q", "").strip()[:_LONGEST]
-    own = caller_clusters()
-    where = [None] if own is None else sorted(own)
-    found = [each for cluster in where for each in _found_in(text, cluster)] if text else []
-    if len(found) == 1 and found[0]["address"] and wanted() == HTML:
-        return to(found[0]["address"])
-    rows = ([each[name] for name in _FOUND] for each in found)
-    return shown("search.html", {"q": text, "found": found}, (_FOUND, rows), text=text, most=_MOST)
-
-
 @page("/names/clusters")
 def _clusters() -> Response:
     body = orjson.dumps({"names": [each.name for each in clusters()]})
     return Response(body, content_type="application/json")
-
-
-def _found_in(text: str, cluster: str | None) -> list[dict[str, str]]:
-    finder = use_cases().finder
-    found: list[tuple[str, str, str, str, str]] = []
-    if may("resource_providers:list", cluster):
-        for host in finder.providers(text, cluster, _MOST):
-            kind, place = "host" if host.is_root else "provider", address(f"/hosts/{host.uuid}")
-            found.append((kind, host.name, host.uuid, host.cluster or "", place))
-    if may("clusters:pods:list", cluster):
-        for pod in finder.pods(text, cluster, _MOST):
-            place = address(f"/pods/{pod.cluster}/{pod.namespace}/{pod.name}")
-            beside = f"{pod.cluster}, {pod.node or 'no node'}"
-            found.append(("pod", f"{pod.namespace}/{pod.name}", "", beside, place))
-    if may("allocations:list_all", cluster):
-        for held in finder.consumers(text, cluster, _MOST):
-            place = address(f"/consumers/{held.uuid}") if may("allocations:list") else ""
-            beside = f"project {held.project_id}, user {held.user_id}"
-            found.append(("consumer", held.uuid, held.uuid, beside, place))
-    return [dict(zip((*_FOUND, "address"), each, strict=True)) for each in found]

@@ -50,4 +50,5 @@ def mistake(message: str, text: str, names: Collection[str]) -> Mistake:
     is_parameter = after.startswith("=") and (not before or before.endswith("&"))
     like = get_close_matches(found[0], _PARAMETERS if is_parameter else names, 1)
     like = like or get_close_matches(found[0].upper(), () if is_parameter else names, 1)
-    return Mistake(about if listed and like else shown, before, found[0], after, *like)
+    instead = like[0] if like else ""
+    return Mistake(about if listed and like else shown, before, found[0], after, instead)

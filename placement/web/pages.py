@@ -27,6 +27,7 @@ from placement.web import fleet_map as fleet_map
 from placement.web import hosts as hosts
 from placement.web import moves as moves
 from placement.web import requests as requests
+from placement.web import search as search
 from placement.web import session, templating, units
 from placement.web.session import PasswordRefused, Passwords
 from placement.web.templating import CSV, JSON, add_templates, address, blueprint, html, to
