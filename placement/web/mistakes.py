@@ -10,7 +10,7 @@ from typing import NamedTuple
 from placement.common.messages import without_schema
 from placement.http.query_grammar import OF_ALL, OF_GROUPS, OWN, SPLITS
 
-_WORD = re.compile(r"[A-Za-z_][\w.-]*|\d+")
+_WORD = re.compile(r"[A-Za-z_][\w-]*(?:\.[\w-]+)*|\d+")
 _PARAMETERS = [each.name.removesuffix("{S}") for each in (*OF_GROUPS, *OF_ALL, *OWN, *SPLITS)]
 _WITH_SUFFIX = re.compile(rf"(?:{'|'.join(_PARAMETERS)})[\w-]*")
 

@@ -100,7 +100,7 @@ def _groups(hits: Sequence[Hit]) -> list[FoundGroup]:
     groups = []
     for kind, heading in _HEADINGS.items():
         listed = list(items[kind].values())
-        is_cut = sum(each.kind == kind or (kind, each.kind) == (_HOST, _PROVIDER) for each in hits) >= _MOST
+        is_cut = sum(each.kind == kind for each in hits) >= _MOST
         if listed:
             groups.append(FoundGroup(heading, listed[:_MOST_SHOWN], listed[_MOST_SHOWN:], is_cut))
     return groups

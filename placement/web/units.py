@@ -126,16 +126,24 @@ def difference(before: Mapping[str, float], after: Mapping[str, float]) -> str:
 
 def _once(amounts: Mapping[str, float]) -> Mapping[str, float]:
     """Return amounts without classes that count the same again; CPUs and memory first, VFs together."""
-    first = [next((name for name in same if name in amounts), "") for same in _SAME]
-    again = {name for same in _SAME for name in same} | {_PODS}
-    once = {name: amounts[name] for name in first if name}
-    functions = ""
-    for name, value in amounts.items():
-        if name not in again:
-            functions = functions or (name if unit_of(name).name == VIRTUAL_FUNCTION else "")
-            key = functions if unit_of(name).name == VIRTUAL_FUNCTION else name
-            once[key] = once.get(key, 0) + value
-    return once or amounts
+    again = {_PODS}
+    for same in _SAME:
+        again.update([name for name in same if name in amounts][1:])
+    once: dict[str, float] = {}
+    for name in sorted(amounts.keys() - again or amounts, key=_place):
+        functions = (each for each in once if unit_of(each) == unit_of(name) and _is_function(name))
+        key = next(functions, name)
+        once[key] = once.get(key, 0) + amounts[name]
+    return once
+
+
+def _is_function(resource_class: str) -> bool:
+    return unit_of(resource_class).name == VIRTUAL_FUNCTION
+
+
+def _place(resource_class: str) -> tuple[bool, bool, str]:
+    """Return by what classes are sorted: CPUs first, then memory, then the rest by name."""
+    return "CPU" not in unit_of(resource_class).name, "MEMORY" not in resource_class, resource_class
 
 
 def _short(value: float, resource_class: str) -> str:

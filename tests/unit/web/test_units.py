@@ -39,7 +39,7 @@ def test_parts_of_wholes():
     [
         ({"CUSTOM_NODE_CPU_MILLI": 8000, "CUSTOM_CPU_MILLI": 8000, "PCPU": 8}, "8 CPU"),
         ({"CUSTOM_NODE_CPU_MILLI": 500, "CUSTOM_NODE_MEMORY_MB": 1024, "CUSTOM_PODS": 1}, "0.5 CPU · 1 GiB"),
-        ({"CUSTOM_INTEL_COM_SRIOV_A": 1, "MEMORY_MB": 2048, "CUSTOM_FPGA": 2}, "2 GiB · 1 VF · 2 FPGA"),
+        ({"CUSTOM_INTEL_COM_SRIOV_A": 1, "MEMORY_MB": 2048, "CUSTOM_FPGA": 2}, "2 GiB · 2 FPGA · 1 VF"),
         ({"SRIOV_NET_VF": 2, "DISK_GB": 20, "CUSTOM_INTEL_COM_SRIOV_B": 1}, "3 VF · 20 GiB disk"),
         ({"CUSTOM_PODS": 1}, "1 pod"),
         ({}, ""),
