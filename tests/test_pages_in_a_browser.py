@@ -25,8 +25,9 @@ NO_HOSTS = "There are no hosts."
 PAGES = {
     "/ui/": "Overview",
     "/ui/map?by=use&class=VCPU&cluster=cloud": "4 hosts, use of VCPU",
-    "/ui/map?by=stranded": "24 hosts, stranded cores",
-    "/ui/hosts?by=cores": "24 hosts, free whole cores",
+    "/ui/map?by=stranded": "22 hosts, stranded cores",
+    "/ui/figures": "Room and closed nodes",
+    "/ui/hosts?by=cores": "22 hosts, free whole cores",
     "/ui/nodes/edge/edge-01": "edge/edge-01",
     "/ui/why?kind=query&query=resources%3DPCPU:400&cluster=edge": "Where does it fit",
     "/ui/why?kind=query&query=resources%3DPCPU:2&order_by=MostAllocated&limit=5": "Where does it fit",

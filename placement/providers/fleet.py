@@ -10,6 +10,7 @@ from placement.engine.domain.errors import BadRequest
 from placement.engine.forest import totals
 from placement.engine.forest.totals import NOTHING, Shares
 from placement.providers.statements import clusters, providers
+from placement.providers.statements.names import SHARING_TRAIT
 from placement.providers.statements.providers import Named
 from placement.providers.view import ForestKeeper, View
 from placement.storage.database import Database
@@ -46,12 +47,13 @@ class HeatMap(NamedTuple):
 
 
 class HostFigure(NamedTuple):
-    """One host and its figure; `level` is None if it has nothing of that."""
+    """One host, or shared storage, and its figure; `level` is None if it has nothing of that."""
 
     id: int
     uuid: str
     name: str
     group: HostGroup
+    is_storage: bool
     part: int
     whole: int
     level: int | None
@@ -106,7 +108,9 @@ class Hosts:
             id_: HostGroup(name, "cluster") if name else HostGroup(uuid, "aggregate")
             for id_, uuid, name in aggregates
         }
-        return FleetSnapshot(self._database, view, known, totals.fleet_of(view.forest, of_clusters, only))
+        sharing = view.sharing.of(view.forest, view.names.trait_ids[SHARING_TRAIT]).providers
+        fleet = totals.fleet_of(view.forest, of_clusters, only, sharing)
+        return FleetSnapshot(self._database, view, known, fleet)
 
 
 class FleetSnapshot:
@@ -130,9 +134,20 @@ class FleetSnapshot:
         """Return the class, of these, that the most hosts have; the first of several."""
         return max(classes, key=lambda name: self._shares(FleetFigure.USE, name).holders)
 
-    def counted(self) -> list[tuple[HostGroup, int]]:
-        """Return how many hosts each group has."""
-        return [(self._known.get(group, _NEITHER), count) for group, count in self._all.counts()]
+    @property
+    def hosts(self) -> int:
+        """How many hosts there are."""
+        return len(self._all.roots) - self._all.storage
+
+    @property
+    def storage(self) -> int:
+        """How many providers of shared storage there are, which are no hosts."""
+        return self._all.storage
+
+    def counted(self) -> dict[str, int]:
+        """Return how many hosts each group has, by its name."""
+        groups = (self._known.get(group, _NEITHER).name for group in self._all.groups)
+        return dict(zip(groups, self._all.counts(), strict=True))
 
     def heat_map(self, figure: FleetFigure, resource_class: str) -> HeatMap:
         """Return the figures of all hosts. Raises BadRequest for an unknown class, as `of` does."""
@@ -175,8 +190,9 @@ class FleetSnapshot:
             if id_ in rows:
                 level = int(levels[place])
                 group = self._known.get(self._all.groups[int(self._all.group_of[place])], _NEITHER)
+                is_storage = bool(self._all.is_storage[place])
                 figures = (*shares.at(place), None if level == NOTHING else level)
-                reported.append(HostFigure(id_, rows[id_].uuid, rows[id_].name, group, *figures))
+                reported.append(HostFigure(id_, rows[id_].uuid, rows[id_].name, group, is_storage, *figures))
         return reported
 
     def _named(self, ids: Collection[int]) -> dict[int, Named]:

@@ -31,13 +31,22 @@ _HOSTS_SHOWN = 100
 _COLUMNS = ("of", "name", "uuid", "lower", "upper", "runs_out_first", "fragmentation")
 
 
-def common_room(cluster: str | None) -> str:
-    """Return the address that counts, in few numbers, the request that stranded cores cannot serve."""
+def _common(*, dedicated: bool) -> dict[str, str]:
+    """Return the fields of a form for the request that stranded cores cannot serve, or for shared CPUs."""
     cores, memory = COMMON_REQUEST
-    specs = "hw:cpu_policy=dedicated"
-    return address(
-        "/room", kind="flavor", vcpus=cores, ram=memory, disk=0, specs=specs, cluster=cluster, hosts="no"
-    )
+    specs = "hw:cpu_policy=dedicated" if dedicated else ""
+    return {"vcpus": str(cores), "ram": str(memory), "disk": "0", "specs": specs}
+
+
+def common_room(cluster: str | None, *, dedicated: bool) -> str:
+    """Return the address that counts, in few numbers, how many more of the usual request fit."""
+    return address("/room", kind="flavor", **_common(dedicated=dedicated), cluster=cluster, hosts="no")
+
+
+def room_for_common(cluster: str | None, *, dedicated: bool) -> CapacityCount:
+    """Return how many more of the usual request fit."""
+    request = RequestKind(flavor=flavor_document(_common(dedicated=dedicated)))
+    return use_cases().planning.capacity(Question({"it": request}, cluster, ()))["it"].total
 
 
 @page("/room")

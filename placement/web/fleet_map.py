@@ -28,7 +28,7 @@ from placement.providers.fleet import (
     HostFigure,
 )
 from placement.web import units
-from placement.web.capacity import common_room
+from placement.web.capacity import common_room, room_for_common
 from placement.web.changes import refused_now
 from placement.web.records import ChangeRow, rows_of
 from placement.web.templating import (
@@ -93,15 +93,15 @@ def _name(figure: FleetFigure, resource_class: str) -> str:
 @page("/map", **_FLEET)
 def _map() -> Response:
     look, given = _asked()
-    figures, count = look.ranked(FleetFigure(given["by"]), given["class"], 0, 20)
-    hosts = [_describe(each, given) for each in figures]
+    figures, _ = look.ranked(FleetFigure(given["by"]), given["class"], 0, 20)
+    hosts = [_describe(each, given) for each in figures if each.whole]
     return shown(
         "map.html",
         {"by": given["by"], "class": given["class"], "hosts": hosts},
         _as_table(figures),
         map=given,
+        look=look,
         rows=_rows(hosts),
-        count=count,
         clusters=[each.name for each in clusters()],
     )
 
@@ -123,6 +123,7 @@ def _table() -> Response:
         {"count": count, "hosts": hosts},
         _as_table(figures),
         map=given,
+        look=look,
         rows=_rows(hosts),
         following=same_page(page=number + 1) if start + _PAGE < count else None,
         before=same_page(page=number - 1) if start else None,
@@ -146,6 +147,7 @@ def _describe(each: HostFigure, given: dict[str, Any]) -> dict[str, Any]:
         "uuid": each.uuid,
         "name": each.name,
         "group": each.group.name,
+        "kind": "shared storage" if each.is_storage else "host",
         "part": each.part,
         "whole": each.whole,
         "percent": each.level,
@@ -155,12 +157,13 @@ def _describe(each: HostFigure, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rows(hosts: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Return hosts as rows, escaped: address, name, group, length of the bar, text, percent."""
+    """Return hosts as rows, escaped: address, name, kind, group, length of the bar, text, percent."""
     rows = []
     for each in hosts:
         percent = each["percent"]
         length, text = ("", "–") if percent is None else (str(min(percent, 100)), f"{percent} %")
-        rows.append((each["address"], each["name"], each["group"], length, each["text"], text))
+        kind = "" if each["kind"] == "host" else each["kind"]
+        rows.append((each["address"], each["name"], kind, each["group"], length, each["text"], text))
     return escaped(rows)
 
 
@@ -180,7 +183,10 @@ def _data() -> Response:
             "count": len(hosts.roots),
             "id_bytes": 4 if hosts.is_narrow else 8,
             "offsets": offsets,
-            "groups": [{"name": group.name, "kind": group.kind} for group in found.groups],
+            "groups": [
+                {"name": group.name, "kind": group.kind, "hosts": count}
+                for group, count in zip(found.groups, hosts.counts(), strict=True)
+            ],
             "by": given["by"],
             "class": given["class"],
             "said": given["said"],
@@ -217,15 +223,19 @@ def _go(text: str) -> Response:
     return to(address(f"/hosts/{found[0].uuid}"))
 
 
-# The overview: what each cluster and aggregate has and uses, the fleet, what changed, what is refused.
+# The overview: the fleet in few figures, its map, what each cluster and aggregate uses, what changed.
 
 
 _RECENT = datetime.timedelta(minutes=15)
 _SHOWN = 8
 # What capacity and the fleet call hosts in no cluster and no aggregate.
 _NONE, _NEITHER = "none", "neither"
-# These are shown first, in this order.
-_FIRST = ("VCPU", "PCPU", "MEMORY_MB", "DISK_GB")
+# These are shown first, in this order; the figures of the whole are of all but disks.
+_FIRST = ("PCPU", "VCPU", "MEMORY_MB", "DISK_GB")
+_SUMMED = _FIRST[:-1]
+_DEDICATED = "PCPU"
+# Larger clusters have their nodes read for a page of their own only.
+_MOST_NODES = 2000
 
 
 @page("/")
@@ -240,29 +250,76 @@ def _overview() -> Response:
     names = ("group", "kind", "hosts", "class", "total", "reserved", "allocation_ratio", "capacity", "used")
     only = next(iter(sorted(caller_clusters() or ())), None)
     sees_map, sees_changes = may("resource_providers:list", only), may("audit:list")
+    dedicated = _DEDICATED in look.classes()
     recent: list[ChangeRow] = []
     if sees_changes:
         since = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - _RECENT
         recent = rows_of(use_cases().audit.described(AuditFilter(since=since), None, _SHOWN)[0])
     return shown(
         "overview.html",
-        {"groups": groups},
+        {"figures": _figures(look, groups), "groups": groups},
         (names, rows),
-        refused=refused_now(look),
         changes=recent,
         changes_known=sees_changes,
         map=chosen(look, only) if sees_map else None,
-        room=common_room(only) if may("capacity:show", only) else None,
-        common=COMMON_REQUEST,
+        room=common_room(only, dedicated=dedicated) if may("capacity:show", only) else None,
+        common=_words_for_common(dedicated=dedicated),
         minutes=int(_RECENT.total_seconds() // 60),
     )
+
+
+def _figures(look: FleetSnapshot, groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the figures of the whole fleet that cost no query of their own."""
+    refused = refused_now(look)
+    sums: dict[str, dict[str, int]] = {}
+    for each in (each for group in groups for each in group["resources"] if each["class"] in _SUMMED):
+        known = sums.get(each["class"], {"capacity": 0, "used": 0})
+        sums[each["class"]] = {name: known[name] + each[name] for name in known}
+    return {
+        "hosts": look.hosts,
+        "storage": look.storage,
+        "use": {name: sums[name] for name in _SUMMED if name in sums},
+        "overfull": refused["overfull_count"],
+        "refused": sum(each["count"] for each in refused["refused"]),
+        "checks": {each.name: {"ok": each.ok, "finding": each.said} for each in use_cases().health.checks()},
+    }
+
+
+@page("/figures")
+def _counted() -> Response:
+    """Show the figures that need a search, or the nodes of clusters; the overview asks for them later."""
+    only = next(iter(sorted(caller_clusters() or ())), None)
+    dedicated = _DEDICATED in use_cases().hosts.look(only).classes()
+    sees_room = may("capacity:show", only)
+    seen = [each for each in clusters() if each.nodes and may("clusters:nodes:show", each.name)]
+    small = [each.name for each in seen if each.nodes <= _MOST_NODES]
+    closed = {(each.cluster, each.node) for name in small for each in use_cases().closed_nodes.of(name)}
+    document = {
+        "room": room_for_common(only, dedicated=dedicated).lower if sees_room else None,
+        "closed_nodes": len(closed),
+        "nodes": sum(each.nodes for each in seen if each.name in small),
+        "large_clusters": len(seen) - len(small),
+    }
+    table = (tuple(document), [tuple(document.values())])
+    return shown(
+        "figures.html",
+        document,
+        table,
+        room=common_room(only, dedicated=dedicated),
+        common=_words_for_common(dedicated=dedicated),
+    )
+
+
+def _words_for_common(*, dedicated: bool) -> str:
+    cores, memory = COMMON_REQUEST
+    return f"{units.amount(cores, _DEDICATED if dedicated else 'VCPU')}, {units.amount(memory, 'MEMORY_MB')}"
 
 
 def _groups(look: FleetSnapshot) -> list[dict[str, Any]]:
     known = {cluster.name: cluster for cluster in use_cases().clusters.listed()}
     own = caller_clusters()
     found: dict[str, list[CapacityGroup]] = defaultdict(list)
-    hosts = {group.name: count for group, count in look.counted()}
+    hosts = look.counted()
     for each in use_cases().capacity.groups():
         found[each.name].append(each)
     names = sorted(known) + sorted(found.keys() - known.keys() - {_NONE}) + [_NONE] * (_NONE in found)

@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from placement.engine.domain.inventories import Inventory
 from placement.engine.numa.cpus import format_cpu_list
+from placement.engine.numa.host import ExclusiveLevel
 from placement.pods.views import CpuView, HostView, NodeView, TreeMember
 from placement.web import units
 
@@ -50,21 +51,31 @@ class Thread:
 
     @property
     def html(self) -> str:
-        """Return the box of the CPU, with its texts escaped."""
+        """Return the box of the CPU with its number, and its texts escaped."""
         colour, consumer = (None, None) if self.owner is None else (self.owner.colour, self.owner.consumer)
-        return _thread(self.state, self.sign, self.title, colour, consumer, self.pooled)
+        return _thread(self.state, self.sign, self.title, colour, consumer, self.pooled, self.cpu)
 
 
-_THREAD = Markup('<i class="cpu {}"{} title="{}">{}</i>')
+_THREAD = Markup('<i class="cpu {}"{} title="{}">{}{}</i>')
+_NUMBER = Markup("<small>{}</small>")
 
 
 @lru_cache(4096)
-def _thread(state: str, sign: str, title: str, colour: int | None, consumer: str | None, pooled: bool) -> str:
+def _thread(
+    state: str,
+    sign: str,
+    title: str,
+    colour: int | None,
+    consumer: str | None,
+    pooled: bool,
+    cpu: int | None,
+) -> str:
     """Return the box of a CPU from memory: CPUs look alike, and writing one takes longer than a look-up."""
+    number = "" if cpu is None else _NUMBER.format(cpu)
     if consumer is None:
-        return str(_THREAD.format(f"{state} pooled" if pooled else state, "", title, sign))
+        return str(_THREAD.format(f"{state} pooled" if pooled else state, "", title, sign, number))
     owner = Markup(' data-owner="{}"').format(consumer)
-    return str(_THREAD.format(f"{state} c{colour}", owner, title, sign))
+    return str(_THREAD.format(f"{state} c{colour}", owner, title, sign, number))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +97,8 @@ class Core:
 class Bar:
     """A bar for one inventory: what is used of its capacity, also in words, and the shares of the owners.
 
-    A share is its owner, where it begins and how long it is, in percent.
+    A share is its owner, where it begins and how long it is, in percent. A few devices are drawn one by one
+    instead, as `pieces`.
     """
 
     resource_class: str
@@ -95,6 +107,7 @@ class Bar:
     text: str
     shares: Sequence[tuple[DrawnOwner, float, float]]
     lacks: str | None = None
+    pieces: Markup | None = None
 
 
 @dataclass(slots=True)
@@ -112,10 +125,11 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class HostDrawing:
-    """A drawing of a host, with the owners of what is held there."""
+    """A drawing of a host, with the owners of what is held there, and the states that its CPUs are in."""
 
     root: Box
     owners: Sequence[DrawnOwner]
+    states: frozenset[str]
     threads: int
     free_threads: int
     cores: int
@@ -145,6 +159,8 @@ def plain(drawing: HostDrawing) -> dict[str, Any]:
 
 
 _CPU_CLASSES = ("PCPU", "VCPU")
+# What is counted in these units is drawn one by one, up to so many.
+_DEVICES, _MOST_PIECES = ("VF", "vGPU", "pieces"), 32
 # A provider of more is no core.
 _MOST_THREADS = 16
 _COLOURS = 12
@@ -158,10 +174,19 @@ _WORDS = {
     "kubelet": "pinned by kubelet",
     "reported": "a pod known by report only",
     "reservation": "kept by a reservation",
-    "others": "held",
+    "others": "the rest of a core that is held in part, so no pod gets it",
     "gone": "not to be given away",
 }
-_SIGNS = {FREE: "", "system": "×", "reserved": "×", "kubelet-reserved": "·", "reservation": "R", "gone": "×"}
+_SIGNS = {
+    FREE: "",
+    "system": "×",
+    "reserved": "×",
+    "kubelet-reserved": "·",
+    "reservation": "R",
+    "others": "½",
+    "gone": "×",
+}
+POOLED = "pooled"
 
 
 Lacks = Mapping[str, Mapping[str, str]]
@@ -191,15 +216,15 @@ class _Artist:
         root = self._box(self._host.root, "host")
         if self._view is not None and self._view.cpus:
             self._place_cpus(root, self._view)
-        cores = [
-            [thread.state == FREE for thread in core.threads]
-            for box in _all_boxes(root)
-            for core in box.cores
-        ]
+        drawn = [core.threads for box in _all_boxes(root) for core in box.cores]
+        cores = [[thread.state == FREE for thread in threads] for threads in drawn]
+        states = {thread.state for threads in drawn for thread in threads}
+        states |= {POOLED for threads in drawn for thread in threads if thread.pooled}
         owners = sorted(self._owners.values(), key=lambda owner: (len(owner.sign), owner.sign))
         return HostDrawing(
             root,
             owners,
+            frozenset(states),
             threads=sum(map(len, cores)),
             free_threads=sum(map(sum, cores)),
             cores=len(cores),
@@ -221,7 +246,8 @@ class _Artist:
                 owner = self._new_owner(row.consumer_uuid, pod.full_name if pod else row.user_id)
                 owner.project, owner.user, owner.kind = row.project_id, row.user_id, row.consumer_type or ""
                 if pod is not None:
-                    owner.kind, owner.policy = pod.qos or "", str(pod.holding.level)
+                    owner.kind = pod.qos or ""
+                    owner.policy = "" if pod.holding.level is ExclusiveLevel.NONE else str(pod.holding.level)
                     owner.pod = (cluster, pod.namespace, pod.name)
             owner.amounts[resource_class] = owner.amounts.get(resource_class, 0) + row.amount
             self._held.setdefault((uuids[row.provider_id], resource_class), []).append((owner, row.amount))
@@ -251,7 +277,8 @@ class _Artist:
                 shares.append((owner, round(start, 2), round(width, 2)))
                 start += width
             lacks = self._lacks.get(member.uuid, {}).get(name)
-            box.bars.append(Bar(name, record.used, record.inventory, text, shares, lacks))
+            pieces = self._pieces(member, name, capacity)
+            box.bars.append(Bar(name, record.used, record.inventory, text, shares, lacks, pieces))
         # CPUs that are known one by one are drawn where they are (_place_cpus).
         knows_cpus = self._view is not None and bool(self._view.cpus)
         for child in self._below.get(member.id, ()):
@@ -260,6 +287,15 @@ class _Artist:
             elif not knows_cpus:
                 box.cores.append(self._stored_core(child))
         return box
+
+    def _pieces(self, member: TreeMember, name: str, capacity: int) -> Markup | None:
+        """Return the boxes of devices with their owners, None for many and for what is no device."""
+        if not 0 < capacity <= _MOST_PIECES or units.unit_of(name).name not in _DEVICES:
+            return None
+        held = self._held.get((member.uuid, name), ())
+        owners = [owner for owner, amount in held for _ in range(amount)][:capacity]
+        pieces = [_thread_of(owner) for owner in owners] + [_idle(None, FREE)] * (capacity - len(owners))
+        return Markup("".join([piece.html for piece in pieces]))
 
     def _short(self, member: TreeMember) -> str:
         """Return the name without that of the root, which is shown above it."""

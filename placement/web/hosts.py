@@ -11,10 +11,11 @@ from flask import Response, request
 
 from placement.engine.domain.errors import NotFound
 from placement.engine.domain.identifiers import normalize_uuid
+from placement.engine.numa.cpus import format_cpu_list
 from placement.http.context import use_cases
 from placement.http.schemas import dump
 from placement.pods.schemas import CapacityRecordSchema, NodeSchema
-from placement.pods.views import HostView
+from placement.pods.views import HostView, NodeView
 from placement.web import units
 from placement.web.host_drawing import Lacks, drawing_of, plain
 from placement.web.templating import (
@@ -77,11 +78,26 @@ def _host(uuid: str) -> Response:
         drawing=drawing,
         view=host.view,
         totals=dict(sorted(totals.items())),
+        pools=[] if host.view is None else _pools(host.view),
         marked=asked_for,
         lacks=sentences,
         history=_history(host),
         sees_consumers=may("allocations:list"),
     )
+
+
+def _pools(view: NodeView) -> list[tuple[str, int, int, str, str]]:
+    """Return shared pools as rows: class, socket, NUMA node, CPUs as computed and as reported."""
+    found: dict[tuple[str, int, int], list[str]] = {}
+    for name, *sources in (
+        ("LS", view.ls_pools, view.reported_ls_pools),
+        ("BE", view.be_pools, view.reported_be_pools),
+    ):
+        for column, pools in enumerate(sources):
+            for pool in pools:
+                row = found.setdefault((name, pool.socket, pool.numa), ["", ""])
+                row[column] = format_cpu_list(pool.cpus)
+    return [(*place, computed, reported) for place, (computed, reported) in found.items()]
 
 
 @page("/hosts/<uuid>/drawing")

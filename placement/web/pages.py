@@ -13,7 +13,6 @@ from werkzeug.exceptions import HTTPException
 
 from placement.common.documents import MOST_FORM_BYTES, MOST_FORM_FIELDS
 from placement.engine.domain.errors import BadRequest, NotFound, PlacementError
-from placement.engine.numa.cpus import format_cpu_list
 from placement.flavors.nova.flavor import FlavorRefused
 from placement.http import context, operations
 from placement.http.context import OPEN_PATHS, HttpError, Relayed
@@ -133,12 +132,12 @@ def attach(application: Flask) -> None:
         "plain_class": units.plain,
         "number": units.number,
         "pretty": templating.pretty,
-        "cpu_list": format_cpu_list,
     }
     functions = {
         "address": templating.address,
         "same_page": templating.same_page,
         "form_key": session.form_key,
+        "counted": units.counted,
         "share": units.share,
         "shared": units.shared,
         "pairs": units.pairs,

@@ -76,6 +76,11 @@ def share(part: float, whole: float, resource_class: str) -> str:
     return f"{number(part / unit.divisor)} of {number(whole / unit.divisor)} {unit.name}"
 
 
+def counted(count: int, thing: str, things: str = "") -> str:
+    """Return how many things there are, in the right number: `1 host`, `12 hosts`."""
+    return f"{number(count)} {thing if count == 1 else things or f'{thing}s'}"
+
+
 @lru_cache(_REMEMBERED)
 def number(value: float) -> str:
     """Return a number as people read it: thousands apart, two decimals below ten, one below a hundred."""

@@ -103,16 +103,17 @@ _ENDLESS = 2**62
 
 
 class Fleet(NamedTuple):
-    """A list of trees in the order of their groups, in each group by storage id.
+    """A list of trees in the order of their groups, in each group hosts before shared storage, by storage id.
 
     `groups` are the aggregates that trees are counted for (`by_aggregate`); `group_of` is the place of each
-    tree's group among these.
+    tree's group among these. `is_storage` says which trees are no hosts.
     """
 
     roots: Rows
     ids: Amounts
     groups: list[int]
     group_of: Rows
+    is_storage: Mask
 
     @property
     def id_bytes(self) -> bytes:
@@ -124,10 +125,15 @@ class Fleet(NamedTuple):
         """Whether each id has four bytes."""
         return not len(self.ids) or int(self.ids.max()) < 2**32
 
-    def counts(self) -> list[tuple[int, int]]:
-        """Return how many trees each group has."""
-        counts = np.bincount(self.group_of, minlength=len(self.groups)).tolist()
-        return list(zip(self.groups, counts, strict=True))
+    @property
+    def storage(self) -> int:
+        """How many of the trees are shared storage."""
+        return int(np.count_nonzero(self.is_storage))
+
+    def counts(self) -> list[int]:
+        """Return how many hosts each group has."""
+        counts: list[int] = np.bincount(self.group_of[~self.is_storage], minlength=len(self.groups)).tolist()
+        return counts
 
     @property
     def group_bytes(self) -> bytes:
@@ -177,8 +183,13 @@ class Shares(NamedTuple):
         return found
 
 
-def fleet_of(forest: Forest, preferred: Collection[int], only: int | None = None) -> Fleet:
-    """Return all trees, or trees with a root in aggregate `only`; `preferred` as in `by_aggregate`."""
+def fleet_of(
+    forest: Forest, preferred: Collection[int], only: int | None = None, sharing: Indices | None = None
+) -> Fleet:
+    """Return all trees, or trees with a root in aggregate `only`; `preferred` as in `by_aggregate`.
+
+    Trees whose root is in `sharing` are shared storage, all others are hosts.
+    """
     groups, group_of_set = groups_of_sets(forest, preferred)
     roots = forest.roots
     if only is not None:
@@ -188,8 +199,9 @@ def fleet_of(forest: Forest, preferred: Collection[int], only: int | None = None
     present, group_of = np.unique(group_of, return_inverse=True)
     groups = [groups[place] for place in present.tolist()]
     ids = forest.providers.id[roots]
-    order = np.lexsort((ids, group_of))
-    return Fleet(roots[order], ids[order], groups, group_of[order])
+    is_storage = np.zeros(len(roots), bool) if sharing is None else np.isin(roots, sharing)
+    order = np.lexsort((ids, 2 * group_of + is_storage))
+    return Fleet(roots[order], ids[order], groups, group_of[order], is_storage[order])
 
 
 def used(forest: Forest, fleet: Fleet, class_id: int) -> Shares:

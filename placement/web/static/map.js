@@ -9,15 +9,26 @@ const LIGHT = [[237, 243, 251], [168, 204, 236], [92, 156, 214], [33, 102, 172],
 const DARK = [[27, 38, 56], [26, 72, 122], [38, 122, 178], [92, 184, 214], [222, 243, 200]];
 const MOST_SCALE = 96, FRESH_SECONDS = 15, NUMBERS_FROM = 30, LARGEST_CELL = 60;
 // Smaller cells are not seen; a map grows for them, up to a height that is still scrolled through.
-const LEAST_CELL = 8, TALLEST = 1600, TITLE = 20;
+const LEAST_CELL = 8, TALLEST = 1600;
+// Above each block of a group its name, which wants some width; between blocks a gap; around all a margin.
+const TITLE = 22, LEAST_BLOCK = 120, GAP = 16, MARGIN = 12;
+// Rows that the blocks beside each other may have.
+const ROWS = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 26, 32];
+
+const FONT = "Inter, system-ui, sans-serif";
+const NAMES = { none: "in neither cluster nor aggregate" };
 
 const isDark = () => {
   const theme = document.documentElement.dataset.theme;
   return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 };
 
+// What has none of it is seen, and does not catch the eye.
+const QUIET = () => (isDark() ? "#6c7887" : "#8a94a3");
+
 // Thousands are apart as elsewhere on the pages, whatever the language of the browser.
 const grouped = (count) => count.toLocaleString("en").replaceAll(",", "\u202f");
+const counted = (count, thing) => `${grouped(count)} ${thing}${count === 1 ? "" : "s"}`;
 
 function colour(stops, level) {
   const at = Math.min(level, 100) / 100 * (stops.length - 1), low = Math.min(Math.floor(at), stops.length - 2);
@@ -62,48 +73,66 @@ class FleetMap {
     this.known.clear();
     this.lay();
     this.paint();
+    const hosts = head.groups.reduce((sum, group) => sum + group.hosts, 0), storage = head.count - hosts;
     if (!head.count) this.say("There are no hosts.");
-    else if (this.cursor < 0) this.say(`${grouped(head.count)} hosts.`);
+    else if (this.cursor < 0) this.say(`${counted(hosts, "host")}${storage ? ` and ${grouped(storage)} of shared storage` : ""}.`);
     const percent = head.whole ? Math.round(100 * head.part / head.whole) : 0;
     this.around.querySelector(".map-total").textContent = head.whole ? `All together: ${percent} %` : "";
     this.around.dataset.drawn = head.count;
     this.around.dataset.cell = Math.floor(this.widest);
   }
 
-  // Rows of cells, a band for each group, in the shape of the canvas; above each band its name.
+  // A block of cells for each group, blocks beside each other on shelves: the largest cells that fit, and of
+  // those with room for numbers the ones on the fewest shelves.
   lay() {
     // What the page allows; a few hosts need less.
     this.canvas.style.removeProperty("height");
-    const width = this.canvas.clientWidth, given = this.canvas.clientHeight;
-    const shape = Math.max(width / Math.max(given, 1), .2);
-    const fits = (columns) => this.groups.reduce((rows, group) => rows + Math.ceil((group.to - group.from) / columns), 0);
-    const titles = this.groups.length, most = Math.max(1, Math.floor(width / LEAST_CELL));
-    // Each of many groups has its title and a row, however many there are.
-    const tallest = Math.max(given, TALLEST, titles * (TITLE + LEAST_CELL) + 10);
-    const height = Math.min(Math.max(given, titles * TITLE + fits(most) * LEAST_CELL + 10), tallest);
-    let columns = Math.max(1, Math.ceil(Math.sqrt(this.head.count * shape)));
-    const scale = (count) => Math.min(width / count, (height - titles * TITLE - 10) / Math.max(fits(count), 1));
-    for (let more = columns; more < columns * 3; more = Math.ceil(more * 1.08)) if (scale(more) > scale(columns)) columns = more;
-    if (scale(most) > scale(columns)) columns = most;
-    columns = Math.min(columns, Math.max(1, ...this.groups.map((group) => group.to - group.from)));
-    let row = 0;
-    for (const group of this.groups) { group.row = row; row += Math.ceil((group.to - group.from) / columns); }
-    const sized = this.columns !== columns || this.rows !== row || this.size !== `${width},${height}`;
-    this.columns = columns; this.rows = row; this.size = `${width},${height}`;
-    this.widest = Math.min(width / Math.max(columns, 1), Math.max(height - titles * TITLE - 10, TITLE) / Math.max(row, 1), LARGEST_CELL);
-    this.canvas.style.setProperty("height", `${Math.min(height, Math.ceil(row * this.widest + titles * TITLE + 10))}px`);
+    const width = this.canvas.clientWidth, given = Math.max(this.canvas.clientHeight, 1);
+    let best = null;
+    for (let size = LARGEST_CELL; size >= 1 && (size >= NUMBERS_FROM || !best); size--) {
+      const made = ROWS.map((rows) => this.shelve(size, rows, width)).filter((each) => this.suits(each, given));
+      for (const each of made) if (!best || each.shelves < best.shelves) best = each;
+    }
+    best ||= this.shelve(1, 1, width);
+    this.groups.forEach((group, at) => Object.assign(group, best.blocks[at]));
+    const shape = `${width},${best.size},${best.height},${this.head.count},${best.columns}`;
+    const sized = this.shape !== shape;
+    this.shape = shape; this.widest = best.size;
+    this.columns = best.columns; this.rows = best.pixels; this.high = best.height;
+    this.canvas.style.setProperty("height", `${best.height}px`);
     if (sized || !this.view) this.fit();
   }
 
+  // Cells that can be seen may take more height than is given, and titles may whatever they need.
+  suits(made, given) {
+    if (made.height <= given) return true;
+    return made.size <= LEAST_CELL && made.cells <= TALLEST;
+  }
+
+  shelve(size, rows, width) {
+    const most = Math.max(1, Math.floor((width - 2 * MARGIN) / size));
+    let row = 0, shelf = 0, x = MARGIN, tall = 0, pixels = 0, columns = 1;
+    const blocks = this.groups.map((group) => {
+      const count = group.to - group.from, wide = Math.min(most, Math.ceil(count / rows)), high = Math.ceil(count / wide);
+      const takes = Math.max(wide * size, Math.min(LEAST_BLOCK, width - 2 * MARGIN));
+      if (x > MARGIN && x + takes > width - MARGIN) { shelf += 1; row += tall; tall = 0; x = MARGIN; }
+      const block = { columns: wide, rows: high, row, shelf, x: (x - MARGIN) / size, takes: takes / size, pixel: pixels };
+      x += takes + GAP; tall = Math.max(tall, high); pixels += high; columns = Math.max(columns, wide);
+      return block;
+    });
+    const shelves = shelf + 1, cells = (row + tall) * size;
+    return { size, blocks, shelves, cells, pixels, columns, height: Math.ceil(cells + shelves * (TITLE + GAP) + MARGIN) };
+  }
+
   fit() {
-    this.view = { x: this.widest < LARGEST_CELL ? (this.canvas.clientWidth - this.widest * this.columns) / 2 : 6, y: 4, scale: this.widest, least: this.widest };
+    this.view = { x: MARGIN, y: 4, scale: this.widest, least: this.widest };
     this.draw();
   }
 
   // -- the picture ----------------------------------------------------------------------------------
 
   paint() {
-    const stops = isDark() ? DARK : LIGHT, none = isDark() ? [58, 56, 54] : [222, 220, 215];
+    const stops = isDark() ? DARK : LIGHT, none = isDark() ? [27, 31, 38] : [243, 244, 246];
     const table = new Uint32Array(256);
     for (let level = 0; level < 256; level++) {
       const [r, g, b] = level === NOTHING ? none : level > 100 ? OVER : colour(stops, level);
@@ -114,8 +143,10 @@ class FleetMap {
     const context = this.picture.getContext("2d");
     const image = context.createImageData(this.picture.width, this.picture.height), pixels = new Uint32Array(image.data.buffer);
     for (const group of this.groups) {
-      const begin = group.row * this.columns - group.from;
-      for (let at = group.from; at < group.to; at++) pixels[begin + at] = table[this.levels[at]];
+      for (let at = group.from; at < group.to; at++) {
+        const cell = at - group.from, row = Math.floor(cell / group.columns);
+        pixels[(group.pixel + row) * this.picture.width + cell - row * group.columns] = table[this.levels[at]];
+      }
     }
     context.putImageData(image, 0, 0);
     this.hasMarks = this.levels.some((level) => level > 100);
@@ -137,8 +168,9 @@ class FleetMap {
     requestAnimationFrame(() => { this.waiting = false; this.drawNow(); });
   }
 
-  // Where a band begins on the canvas: cells above it, and the titles.
-  top(group) { return this.view.y + group.row * this.view.scale + (this.groups.indexOf(group) + 1) * 20; }
+  // Where the cells of a block begin on the canvas: after cells above it and titles, and cells before it.
+  top(group) { return this.view.y + group.row * this.view.scale + group.shelf * (TITLE + GAP) + TITLE; }
+  left(group) { return this.view.x + group.x * this.view.scale; }
 
   drawNow() {
     const ratio = devicePixelRatio || 1, canvas = this.canvas;
@@ -151,58 +183,72 @@ class FleetMap {
     context.clearRect(0, 0, width, height);
     if (!this.picture || !this.head?.count) return;
     context.imageSmoothingEnabled = false;
-    const { x, scale } = this.view, text = style.color, back = style.backgroundColor;
-    this.groups.forEach((group) => {
-      const top = this.top(group), rows = Math.ceil((group.to - group.from) / this.columns);
-      if (top - 20 > height || top + rows * scale < 0) return;
-      context.drawImage(this.picture, 0, group.row, this.columns, rows, x, top, this.columns * scale, rows * scale);
-      this.drawLines(context, group, top, rows, back, width, height);
+    const { scale } = this.view, text = style.color, back = style.backgroundColor;
+    for (const group of this.groups) {
+      const top = this.top(group), left = this.left(group);
+      if (top - TITLE > height || top + group.rows * scale < 0 || left > width || left + group.takes * scale < 0) continue;
+      context.drawImage(this.picture, 0, group.pixel, group.columns, group.rows, left, top, group.columns * scale, group.rows * scale);
+      this.drawLines(context, group, { top, left, back, width, height });
       context.fillStyle = text;
-      context.font = "600 12px system-ui, sans-serif";
-      const name = group.kind === "none" ? "in neither cluster nor aggregate" : group.name;
-      context.fillText(`${name} · ${grouped(group.to - group.from)} hosts`, Math.max(x, 4), top - 6);
-    });
+      this.drawTitle(context, group, left, top - 7);
+    }
     this.drawCursor(context, text);
   }
 
+  // The name of a group with as much of it as fits above its block, and how many hosts it has.
+  drawTitle(context, group, left, base) {
+    context.font = `600 12px ${FONT}`;
+    const storage = group.to - group.from - group.hosts;
+    const count = ` · ${storage && !group.hosts ? "" : counted(group.hosts, "host")}${storage && group.hosts ? ", " : ""}${storage ? `${grouped(storage)} storage` : ""}`;
+    const room = group.takes * this.view.scale - context.measureText(count).width;
+    let name = NAMES[group.kind] || group.name;
+    if (context.measureText(name).width > room) {
+      while (name.length > 1 && context.measureText(`${name}…`).width > room) name = name.slice(0, -1);
+      name += "…";
+    }
+    context.fillText(name, left, base);
+    context.font = `12px ${FONT}`;
+    context.fillText(count, left + context.measureText(name).width + 2, base);
+  }
+
   // Gaps between cells, and percentages in them, where there is room; only of what can be seen.
-  drawLines(context, group, top, rows, back, width, height) {
-    const { x, scale } = this.view;
+  drawLines(context, group, { top, left, back, width, height }) {
+    const { scale } = this.view;
     if (scale < 5) return;
-    const first = Math.max(0, Math.floor(-x / scale)), last = Math.min(this.columns, Math.ceil((width - x) / scale));
-    const begin = Math.max(0, Math.floor(-top / scale)), end = Math.min(rows, Math.ceil((height - top) / scale));
+    const first = Math.max(0, Math.floor(-left / scale)), last = Math.min(group.columns, Math.ceil((width - left) / scale));
+    const begin = Math.max(0, Math.floor(-top / scale)), end = Math.min(group.rows, Math.ceil((height - top) / scale));
     context.fillStyle = back;
     const gap = scale > 14 ? 2 : 1;
-    for (let column = first; column <= last; column++) context.fillRect(x + column * scale - gap / 2, top + begin * scale, gap, (end - begin) * scale);
-    for (let row = begin; row <= end; row++) context.fillRect(x + first * scale, top + row * scale - gap / 2, (last - first) * scale, gap);
-    if (this.hasMarks) this.drawMarks(context, group, top, { first, last, begin, end });
+    for (let column = first; column <= last; column++) context.fillRect(left + column * scale - gap / 2, top + begin * scale, gap, (end - begin) * scale);
+    for (let row = begin; row <= end; row++) context.fillRect(left + first * scale, top + row * scale - gap / 2, (last - first) * scale, gap);
+    if (this.hasMarks) this.drawMarks(context, group, { top, left, first, last, begin, end });
     if (scale < NUMBERS_FROM) return;
-    context.font = "600 11px system-ui, sans-serif";
+    context.font = `600 11px ${FONT}`;
     context.textAlign = "center";
     for (let row = begin; row < end; row++) for (let column = first; column < last; column++) {
-      const at = group.from + row * this.columns + column;
+      const at = group.from + row * group.columns + column;
       if (at >= group.to) continue;
-      const level = this.levels[at], bright = level === NOTHING ? !isDark() : isDark() ? level > 55 && level <= 100 : level < 55;
-      context.fillStyle = bright ? "#10151c" : "#ffffff";
-      context.fillText(level === NOTHING ? "–" : level, x + (column + .5) * scale, top + (row + .5) * scale + 4);
+      const level = this.levels[at], bright = isDark() ? level > 55 && level <= 100 : level < 55;
+      context.fillStyle = level === NOTHING ? QUIET() : bright ? "#10151c" : "#ffffff";
+      context.fillText(level === NOTHING ? "–" : level, left + (column + .5) * scale, top + (row + .5) * scale + 4);
     }
     context.textAlign = "start";
   }
 
   // What colour alone would tell: a stroke where there is none of it, a cross where there is too much.
-  drawMarks(context, group, top, seen) {
-    const { x, scale } = this.view, from = scale * .3, to = scale * .7;
+  drawMarks(context, group, seen) {
+    const { scale } = this.view, from = scale * .35, to = scale * .65;
     const paths = { none: new Path2D(), over: new Path2D() };
     for (let row = seen.begin; row < seen.end; row++) for (let column = seen.first; column < seen.last; column++) {
-      const at = group.from + row * this.columns + column, level = at < group.to ? this.levels[at] : 0;
+      const at = group.from + row * group.columns + column, level = at < group.to ? this.levels[at] : 0;
       if (level <= 100) continue;
-      const left = x + column * scale, above = top + row * scale, path = level === NOTHING ? paths.none : paths.over;
+      const left = seen.left + column * scale, above = seen.top + row * scale, path = level === NOTHING ? paths.none : paths.over;
       if (level === NOTHING && scale >= NUMBERS_FROM) continue;
       path.moveTo(left + from, above + to); path.lineTo(left + to, above + from);
       if (level !== NOTHING && scale < NUMBERS_FROM) { path.moveTo(left + from, above + from); path.lineTo(left + to, above + to); }
     }
     context.lineWidth = 1;
-    context.strokeStyle = isDark() ? "#a7b2c1" : "#546070"; context.stroke(paths.none);
+    context.strokeStyle = QUIET(); context.stroke(paths.none);
     context.strokeStyle = "#ffffff"; context.stroke(paths.over);
   }
 
@@ -221,17 +267,17 @@ class FleetMap {
   place(at) {
     const group = at >= 0 && this.head ? this.groupOf(at) : null;
     if (!group) return null;
-    const cell = at - group.from, { x, scale } = this.view;
-    return { x: x + cell % this.columns * scale, y: this.top(group) + Math.floor(cell / this.columns) * scale };
+    const cell = at - group.from, { scale } = this.view;
+    return { x: this.left(group) + cell % group.columns * scale, y: this.top(group) + Math.floor(cell / group.columns) * scale };
   }
 
   at(x, y) {
     if (!this.head || !this.view) return -1;
-    const column = Math.floor((x - this.view.x) / this.view.scale);
-    if (column < 0 || column >= this.columns) return -1;
     for (const group of this.groups) {
-      const row = Math.floor((y - this.top(group)) / this.view.scale), at = group.from + row * this.columns + column;
-      if (row >= 0 && at < group.to) { if (y < this.top(group)) return -1; if (at >= group.from) return at; }
+      const column = Math.floor((x - this.left(group)) / this.view.scale), row = Math.floor((y - this.top(group)) / this.view.scale);
+      if (column < 0 || column >= group.columns || row < 0 || row >= group.rows) continue;
+      const at = group.from + row * group.columns + column;
+      return at < group.to ? at : -1;
     }
     return -1;
   }
@@ -263,7 +309,7 @@ class FleetMap {
 
   show(place, at) {
     const host = this.known.get(at), level = this.levels[at], group = this.groupOf(at);
-    const lines = [host ? host.name : "…", `${level === NOTHING ? "none of it" : `${level} %`}${host && host.whole ? `, ${host.text}` : ""}`, group.kind === "none" ? "" : `${group.kind} ${group.name}`];
+    const lines = [host ? host.name : "…", `${level === NOTHING ? "none of it" : `${level} %`}${host && host.whole ? `, ${host.text}` : ""}`, [at >= group.from + group.hosts ? "shared storage" : "", group.kind === "none" ? "" : `${group.kind} ${group.name}`].filter(Boolean).join(" of ")];
     const name = document.createElement("strong");
     name.textContent = lines[0];
     this.tip.replaceChildren(name, document.createTextNode(lines[1]), document.createElement("br"), document.createTextNode(lines[2]));
@@ -296,7 +342,7 @@ class FleetMap {
 
   // Something of the map always stays to be seen.
   keep() {
-    const { view, canvas } = this, wide = this.columns * view.scale, high = this.rows * view.scale + this.groups.length * 20;
+    const { view, canvas } = this, by = view.scale / view.least, wide = canvas.clientWidth * by, high = this.high * by;
     view.x = Math.min(canvas.clientWidth - 40, Math.max(40 - wide, view.x));
     view.y = Math.min(canvas.clientHeight - 40, Math.max(40 - high, view.y));
     this.draw();
@@ -306,7 +352,7 @@ class FleetMap {
     const place = this.place(at), margin = this.view.scale;
     if (!place) return;
     const x = place.x < 0 ? margin - place.x : Math.min(0, this.canvas.clientWidth - place.x - 2 * margin);
-    const y = place.y < 20 ? 20 + margin - place.y : Math.min(0, this.canvas.clientHeight - place.y - 2 * margin);
+    const y = place.y < TITLE ? TITLE + margin - place.y : Math.min(0, this.canvas.clientHeight - place.y - 2 * margin);
     if (x || y) this.pan(x, y);
   }
 
@@ -356,7 +402,8 @@ class FleetMap {
 
   onKey(event) {
     if (!this.head?.count || event.ctrlKey || event.metaKey || event.altKey) return;
-    const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -this.columns, ArrowDown: this.columns }[event.key];
+    const { columns } = this.groupOf(Math.max(this.cursor, 0));
+    const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key];
     const act = { Enter: () => this.open(this.cursor), "+": () => this.zoom(1.6), "=": () => this.zoom(1.6), "-": () => this.zoom(1 / 1.6), 0: () => this.fit() }[event.key];
     if (step !== undefined) {
       const next = this.cursor < 0 ? 0 : Math.min(this.head.count - 1, Math.max(0, this.cursor + step));

@@ -168,6 +168,18 @@ async function unfold(link) {
   } catch { location.href = link.href; }
 }
 
+// -- copying ------------------------------------------------------------------------------------------
+
+// Browsers let pages copy over TLS and on this machine only.
+function offerCopies() { if (navigator.clipboard) for (const button of all("[data-copy]")) button.hidden = false; }
+
+async function copy(button) {
+  await navigator.clipboard.writeText($("pre", button.parentElement).textContent);
+  told("Copied.");
+  button.textContent = "Copied";
+  setTimeout(() => { button.textContent = "Copy"; }, 2000);
+}
+
 async function refresh(main) {
   if (isBusy()) return;
   try {
@@ -206,11 +218,14 @@ if ($("[data-marks]")) markAll(usual());
 document.addEventListener("pointerover", onNear);
 document.addEventListener("focusin", onNear);
 document.addEventListener("click", (event) => {
+  const button = event.target.closest?.("[data-copy]");
+  if (button) { copy(button); return; }
   const link = event.target.closest?.("a[data-more]");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
   unfold(link);
 });
+offerCopies();
 watchParts();
 const main = $("#main");
 if (main.dataset.live) {

@@ -35,7 +35,7 @@ def test_hosts_come_group_by_group_and_each_once():
     forest.apply([provider(id_, None, id_, {DISK: (10, id_)}) for id_ in range(1, 8)])
     all_ = of(forest)
     assert all_.ids.tolist() == [1, 3, 5, 7, 2, 4, 6]
-    assert all_.counts() == [(NO_AGGREGATE, 4), (CLUSTER, 3)]
+    assert (all_.groups, all_.counts()) == ([NO_AGGREGATE, CLUSTER], [4, 3])
     assert np.frombuffer(all_.group_bytes, "<u4").tolist() == [0, 4, 7]
     assert np.frombuffer(all_.id_bytes, "<u4").tolist() == all_.ids.tolist()
     assert of(forest, CLUSTER).ids.tolist() == [2, 4, 6]
@@ -45,6 +45,16 @@ def test_hosts_come_group_by_group_and_each_once():
     assert used.totals() == (28, 70)
     assert used.ranked(rising=False) == [3, 6, 2, 5, 1, 4, 0]
     assert totals.places_of(all_, [6, 99, 1]) == [6, None, 0]
+
+
+def test_shared_storage_comes_last_in_its_group_and_is_no_host():
+    forest = Forest()
+    forest.apply([provider(id_, None, id_, {DISK: (10, id_)}) for id_ in range(1, 6)])
+    rows = forest.rows_of(np.array([1, 2]))
+    all_ = totals.fleet_of(forest.snapshot(), {CLUSTER}, sharing=rows)
+    assert all_.ids.tolist() == [3, 5, 1, 4, 2]
+    assert all_.counts() == [2, 1]
+    assert all_.storage == 2
 
 
 def test_levels_are_percent_and_nothing_is_told_from_zero():
