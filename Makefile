@@ -85,7 +85,7 @@ bench-full: $(VENV)/.test ## Compare with the incumbent (takes long; BENCH="--da
 soak: $(VENV)/.test ## Watch the memory of workers under mixed calls for two hours (MINUTES=30 for less)
 	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES)
 
-screenshots: $(VENV)/.test ## Write the pictures of the pages to docs/pictures (needs Chromium)
+screenshots: $(VENV)/.test ## Write pictures of every page to build/screenshots, and of the documents to docs/pictures (needs Chromium)
 	$(BIN)/python -m tests.screenshots
 
 # What builds stays apart from what is built.

@@ -1,13 +1,18 @@
-"""The pictures of pages in the documents: `make screenshots`, or `python -m tests.screenshots [DIRECTORY]`.
+"""Pictures of pages: `make screenshots`, or `python -m tests.screenshots`.
 
-They are of the demonstration, with six hundred hosts more for the map.
+build/screenshots gets every page, light and dark, wide and narrow: of the demonstration, where there is no
+sign-in, and for a signed-in administrator of a cloud of 512 hosts in 14 aggregates, of 5000 hosts, and of
+nothing. docs/pictures gets the pictures of the documents; they are of the demonstration, with six hundred
+hosts more for the map.
 """
 
 from __future__ import annotations
 
 import random
-import sys
+import re
+import tempfile
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,42 +21,69 @@ from tests.browser import MISSING, chromium, drawn, page_of, running_browser
 from tests.client import Client
 from tests.server import RunningServer, database_url, running_service
 from tests.service import Service
+from tests.test_pages_in_a_browser import CLOUDS, PAGES, cloud
 
-_DIRECTORY = Path(__file__).resolve().parents[1] / "docs" / "pictures"
+_ROOT = Path(__file__).resolve().parents[1]
+_PICTURES_DIRECTORY, _ALL_DIRECTORY = _ROOT / "docs" / "pictures", _ROOT / "build" / "screenshots"
 _NAMESPACE = uuid.UUID("0d9c2a1e-3c1f-5f0e-9d1c-2f7f1c9c6a11")
 _LARGEST_BYTES = 200_000
 _SIZE = {"width": 1280, "height": 800}
+_WIDTHS, _THEMES = (1280, 390), ("light", "dark")
+_SETTLED_MILLISECONDS = 300
 # File, address, theme, and the part of the page, from its top, in pixels.
 _PICTURES = (
     ("overview.png", "/ui/", "light", 800),
     ("map.png", "/ui/map?by=use&class=VCPU", "dark", 740),
-    ("host.png", "/ui/nodes/edge/edge-01", "light", 660),
+    ("host.png", "/ui/nodes/edge/edge-01", "light", 900),
     ("why-not.png", "/ui/why?kind=query&query=resources%3DPCPU:4,MEMORY_MB:1024&cluster=edge", "light", 1180),
     ("candidates.png", "/ui/why?kind=pod&cluster=edge&limit=5&pod={pod}", "dark", 1000),
 )
 
 
-def main(directory: Path) -> None:
+def main() -> None:
     """Write all pictures. Raises SystemExit where there is no browser."""
     path = chromium()
     if path is None:
         raise SystemExit(MISSING)
-    directory.mkdir(parents=True, exist_ok=True)
-    with (
-        database_url("sqlite") as connection,
-        running_service(connection, workers=1, arguments=["--demo"]) as server,
-        running_browser(path) as browser,
-    ):
-        _fill(server)
-        for name, address, theme, height in _PICTURES:
-            _take(browser, server, directory / name, address, theme, height)
+    with running_browser(path) as browser:
+        with (
+            database_url("sqlite") as connection,
+            running_service(connection, workers=1, arguments=["--demo"]) as server,
+        ):
+            _take_all(browser, server.url, "demonstration", [*PAGES, "/docs"])
+            _fill(server)
+            for name, address, theme, height in _PICTURES:
+                _take(browser, server, _PICTURES_DIRECTORY / name, address, theme, height)
+        for (hosts, aggregates), pages in CLOUDS.items():
+            with (
+                tempfile.TemporaryDirectory() as directory,
+                cloud(browser, Path(directory), hosts, aggregates) as (url, session),
+            ):
+                _take_all(browser, url, f"{hosts}-hosts", pages, storage_state=session)
+                _take_all(browser, url, f"{hosts}-hosts", ["/ui/sign-in"])
+
+
+def _take_all(browser: Any, url: str, folder: str, paths: Iterable[str], **settings: Any) -> None:
+    """Write whole pages in each theme and width to a folder of build/screenshots."""
+    for theme in _THEMES:
+        for width in _WIDTHS:
+            size = {"width": width, "height": _SIZE["height"]}
+            with page_of(browser, url, viewport=size, color_scheme=theme, **settings) as (page, complaints):
+                for path in paths:
+                    drawn(page, path)
+                    page.wait_for_timeout(_SETTLED_MILLISECONDS)
+                    name = re.sub(r"[^\w.-]+", "_", path.removeprefix("/ui")).strip("_") or "overview"
+                    file = _ALL_DIRECTORY / folder / f"{name}-{theme}-{width}.png"
+                    page.screenshot(path=str(file), full_page=True)
+            assert not complaints, complaints
+    print(_ALL_DIRECTORY / folder)
 
 
 def _take(browser: Any, server: RunningServer, file: Path, address: str, theme: str, height: int) -> None:
-    pod = (Path(__file__).resolve().parents[1] / "etc" / "examples" / "pod.yaml").read_text()
+    pod = (_ROOT / "etc" / "examples" / "pod.yaml").read_text()
     with page_of(browser, server.url, viewport=_SIZE, color_scheme=theme) as (page, complaints):
         drawn(page, address.format(pod=quote(pod)))
-        page.wait_for_timeout(300)
+        page.wait_for_timeout(_SETTLED_MILLISECONDS)
         clip = {"x": 0, "y": 0, "width": _SIZE["width"], "height": height}
         page.screenshot(path=str(file), full_page=True, clip=clip)
     size = file.stat().st_size
@@ -80,4 +112,4 @@ def _fill(server: RunningServer) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else _DIRECTORY)
+    main()

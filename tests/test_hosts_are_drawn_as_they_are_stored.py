@@ -50,7 +50,7 @@ def test_cores_have_owners_and_cards_have_bars(shared: Client):
         second: ("two", {"MEMORY_MB": 256}),
     }
     page = http.get(f"/ui/hosts/{root}").text
-    assert page.count(f'data-owner="{first}"') == 3, "a thread, a bar and a row"
+    assert page.count(f'data-owner="{first}"') == 4, "a thread, a device, the legend and a row"
     assert page.count(f'id="p-{card}"') == 1
     assert "1 of 4 vGPU" in page
     # The page of a provider inside is that of its host, with the provider marked.

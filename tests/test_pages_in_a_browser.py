@@ -93,7 +93,7 @@ def cloud(browser: Any, directory: Path, hosts: int, aggregates: int) -> Iterato
 
 
 def fill(url: str, hosts: int, aggregates: int) -> None:
-    """Write hosts in turn into aggregates, each with 64 VCPU of which a part is used."""
+    """Write hosts in turn into aggregates, each with 64 VCPU and 256 GiB of which a part is used."""
     if not hosts:
         return
     database = Database(url)
@@ -103,14 +103,22 @@ def fill(url: str, hosts: int, aggregates: int) -> None:
         {"id": n, "uuid": str(uuid.UUID(int=n)), "name": f"compute-{n:04}", "root_provider_id": n, **stamped}
         for n in numbers
     ]
-    offered = {"reserved": 0, "min_unit": 1, "max_unit": 64, "step_size": 1, "allocation_ratio": 1.0}
+    offered = {"reserved": 0, "min_unit": 1, "step_size": 1, "allocation_ratio": 1.0}
     with database.write() as transaction:
-        kind = sa.select(tables.resource_classes.c.id).where(tables.resource_classes.c.name == "VCPU")
-        vcpu = transaction.execute(kind).scalar_one()
+        classes = sa.select(tables.resource_classes.c.name, tables.resource_classes.c.id)
+        ids = {name: id_ for name, id_ in transaction.execute(classes)}
         groups = [{"id": n, "uuid": str(uuid.UUID(int=10**6 + n))} for n in range(1, aggregates + 1)]
         inventories = [
-            {"resource_provider_id": n, "resource_class_id": vcpu, "total": 64, "used": 7 * n % 65, **offered}
+            {
+                "resource_provider_id": n,
+                "resource_class_id": ids[name],
+                "total": 64 * size,
+                "max_unit": 64 * size,
+                "used": 7 * n % 65 * size,
+                **offered,
+            }
             for n in numbers
+            for name, size in (("VCPU", 1), ("MEMORY_MB", 4096))
         ]
         inside = [{"resource_provider_id": n, "aggregate_id": n % aggregates + 1} for n in numbers]
         for table, rows in (

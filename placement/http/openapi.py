@@ -350,7 +350,7 @@ def versions() -> list[Microversion]:
 DOCUMENT, PAGE_PATH = "/openapi.json", "/docs"
 _START = "start.js"
 _PACKAGE = "flask_swagger_ui"
-_ASSETS = ("swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png")
+_ASSETS = ("swagger-ui.css", "swagger-ui-bundle.js")
 # The page, its files and what it asks for come from this service; nothing is sent anywhere else.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -366,12 +366,22 @@ HTML = """<!DOCTYPE html>
 <head>
 <meta charset="utf-8">
 <title>Placement API</title>
-<link rel="icon" type="image/png" href="docs/favicon-32x32.png">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" type="image/svg+xml" href="ui/static/icon.svg">
 <link rel="stylesheet" href="docs/swagger-ui.css">
+<link rel="stylesheet" href="ui/static/pages.css">
+<script src="ui/static/theme.js"></script>
 <script src="docs/swagger-ui-bundle.js" defer></script>
 <script src="docs/start.js" defer></script>
 </head>
-<body><div id="page"><a href="openapi.json">openapi.json</a></div></body>
+<body>
+<header class="top">
+  <a class="brand" href="ui/"><img src="ui/static/icon.svg" alt="" width="22" height="22"><span>Placement</span></a>
+  <span class="service note">API</span>
+  <a href="ui/">Back to the pages</a>
+</header>
+<main id="page"><a href="openapi.json">openapi.json</a></main>
+</body>
 </html>
 """
 _SCRIPT = """window.ui = SwaggerUIBundle({
@@ -390,7 +400,7 @@ _MICROVERSION = Parameter("microversion", "The version of the document: `1.12`, 
 # Browsers may keep the files for so long instead of fetching them with each view of the page.
 _KEPT_SECONDS = 3600
 _HTML = Content(["text/html"])
-_FILE = Content(["text/css", "text/javascript", "image/png"], {})
+_FILE = Content(["text/css", "text/javascript"], {})
 
 
 @blueprint.get(DOCUMENT)

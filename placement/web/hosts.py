@@ -54,6 +54,10 @@ def _node(cluster: str, node: str) -> Response:
     return to(address(f"/hosts/{uuid}"))
 
 
+# Sums of these are shown before others.
+_FIRST = ("PCPU", "VCPU", "MEMORY_MB")
+
+
 @page("/hosts/<uuid>")
 def _host(uuid: str) -> Response:
     host = seen(uuid)
@@ -77,7 +81,7 @@ def _host(uuid: str) -> Response:
         host=host,
         drawing=drawing,
         view=host.view,
-        totals=dict(sorted(totals.items())),
+        totals=dict(sorted(totals.items(), key=lambda each: (each[0] not in _FIRST, each[0]))),
         pools=[] if host.view is None else _pools(host.view),
         marked=asked_for,
         lacks=sentences,

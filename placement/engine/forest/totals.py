@@ -200,7 +200,10 @@ def fleet_of(
     groups = [groups[place] for place in present.tolist()]
     ids = forest.providers.id[roots]
     is_storage = np.zeros(len(roots), bool) if sharing is None else np.isin(roots, sharing)
-    order = np.lexsort((ids, 2 * group_of + is_storage))
+    # In the smallest type that holds them, keys of 100,000 trees are sorted in a millisecond.
+    key = (2 * group_of + is_storage).astype(np.min_scalar_type(2 * len(groups) + 1))
+    order = np.argsort(ids, kind="stable")
+    order = order[np.argsort(key[order], kind="stable")]
     return Fleet(roots[order], ids[order], groups, group_of[order], is_storage[order])
 
 
