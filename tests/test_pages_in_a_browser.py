@@ -106,7 +106,7 @@ def fill(url: str, hosts: int, aggregates: int) -> None:
     offered = {"reserved": 0, "min_unit": 1, "step_size": 1, "allocation_ratio": 1.0}
     with database.write() as transaction:
         classes = sa.select(tables.resource_classes.c.name, tables.resource_classes.c.id)
-        ids = {name: id_ for name, id_ in transaction.execute(classes)}
+        ids = dict(tuple(row) for row in transaction.execute(classes))
         groups = [{"id": n, "uuid": str(uuid.UUID(int=10**6 + n))} for n in range(1, aggregates + 1)]
         inventories = [
             {

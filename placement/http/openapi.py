@@ -376,7 +376,9 @@ HTML = """<!DOCTYPE html>
 </head>
 <body>
 <header class="top">
-  <a class="brand" href="ui/"><img src="ui/static/icon.svg" alt="" width="22" height="22"><span>Placement</span></a>
+  <a class="brand" href="ui/">
+    <img src="ui/static/icon.svg" alt="" width="22" height="22"><span>Placement</span>
+  </a>
   <span class="service note">API</span>
   <a href="ui/">Back to the pages</a>
 </header>
