@@ -141,7 +141,7 @@ def _as_table(figures: list[HostFigure]) -> Any:
 
 def _describe(each: HostFigure, given: dict[str, Any]) -> dict[str, Any]:
     resource_class = given["class"] if given["by"] == FleetFigure.USE else "PCPU"
-    words = units.share(each.part, each.whole, resource_class) if each.whole else "nothing of it"
+    words = units.share(each.part, each.whole, resource_class) if each.whole else "none of it"
     return {
         "id": each.id,
         "uuid": each.uuid,
