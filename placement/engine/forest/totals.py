@@ -188,7 +188,7 @@ def fleet_of(
 ) -> Fleet:
     """Return all trees, or trees with a root in aggregate `only`; `preferred` as in `by_aggregate`.
 
-    Trees whose root is in `sharing` are shared storage, all others are hosts.
+    A tree with a root in `sharing` is shared storage, each other one is a host.
     """
     groups, group_of_set = groups_of_sets(forest, preferred)
     roots = forest.roots
