@@ -10,6 +10,7 @@ _OF_QUERIES = "Invalid query string parameters: "
 _RULE = "  Failed validating "
 _KNOWN = ". Parameters of the Placement API: "
 _REGEXES = re.compile(r"do(?:es)? not match any of the regexes: .*")
+_COUNT = "does not match '^[1-9][0-9]*$'"
 _PLACE = re.compile(r"  On instance((?:\[[^\]]*\])+):")
 _PARTS = re.compile(r"\['?([^\]']*)'?\]")
 
@@ -20,6 +21,7 @@ def without_schema(message: str) -> str:
     if not broken:
         return message
     shown = _REGEXES.sub("is no parameter of this request", shown)
+    shown = shown.replace(_COUNT, "is no whole number from 1")
     shown = shown.removeprefix(_OF_BODIES).removeprefix(_OF_QUERIES)
     place = _PLACE.search(rule)
     field = ".".join(_PARTS.findall(place[1])) if place else ""

@@ -11,6 +11,7 @@ from placement.common.messages import without_schema
 from placement.http.query_grammar import OF_ALL, OF_GROUPS, OWN, SPLITS
 
 _WORD = re.compile(r"[A-Za-z_][\w-]*(?:\.[\w-]+)*|\d+")
+_QUOTED = re.compile(r"'([\w.-]+)'")
 _PARAMETERS = [each.name.removesuffix("{S}") for each in (*OF_GROUPS, *OF_ALL, *OWN, *SPLITS)]
 _WITH_SUFFIX = re.compile(rf"(?:{'|'.join(_PARAMETERS)})[\w-]*")
 
@@ -40,7 +41,7 @@ def mistake(message: str, text: str, names: Collection[str]) -> Mistake:
     shown = without_schema(message)
     # The list of all parameters, which follows, names nothing that is wrong.
     about, listed, _ = shown.partition(". Parameters of ")
-    mentioned = set(_WORD.findall(about))
+    mentioned = set(_QUOTED.findall(about)) or set(_WORD.findall(about))
     words = [found for found in _WORD.finditer(text) if found[0] in mentioned]
     strange = [found for found in words if found[0] not in names and not _WITH_SUFFIX.fullmatch(found[0])]
     if not strange:

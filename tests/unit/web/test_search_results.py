@@ -1,0 +1,100 @@
+"""The answer of a search as a page shows it: candidates and misses by host, hosts left by stage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from placement.pods.views import NamedPlace
+from placement.web import search_results
+from placement.web.search_results import ClaimedUse, FunnelStep, by_host, funnel, mend
+
+
+def candidate(host: str, core: str, amount: int = 2) -> dict[str, Any]:
+    return {
+        "host": {"uuid": host, "name": f"edge/{host}"},
+        "score": None,
+        "score_parts": [],
+        "allocations": {f"{host}-{core}": {"name": f"edge/{host}/{core}", "resources": {"PCPU": amount}}},
+    }
+
+
+def stage(kind: str, condition: str, passed: int, came: int = 6, **more: Any) -> dict[str, Any]:
+    counted = "providers" if more.get("group") is not None else "trees"
+    given = {"group": None, "kind": kind, "condition": condition, "counted": counted}
+    return {**given, "came": came, "trees": passed, **more}
+
+
+def test_candidates_of_a_host_are_one_row_with_the_use_after_the_first():
+    found = by_host(
+        [candidate("a", "core-0"), candidate("b", "core-0"), candidate("a", "core-1", 4)],
+        {"a": {"PCPU": (16, 6), "VCPU": (8, 0)}},
+    )
+    assert [(host.name, [offer.providers for offer in host.offers]) for host in found] == [
+        ("edge/a", ["core-0", "core-1"]),
+        ("edge/b", ["core-0"]),
+    ]
+    assert found[0].uses == [ClaimedUse("PCPU", 6, 8, 16)]
+    assert found[1].uses == []
+
+
+def test_the_funnel_counts_hosts_and_ends_where_none_is_left():
+    free = stage("amount", "64 PCPU free", 3, 40, group="", resource_class="PCPU", wanted=64)
+    groups = stage("groups", "trees with a provider for each group up to the unsuffixed one", 3)
+    cluster = stage(
+        "root_aggregates", "roots in aggregate of cluster edge", 0, 3, required=[["of cluster edge"]]
+    )
+    last = stage("combination", "trees that serve all groups side by side", 0, 0)
+    explanation = {"stages": [free, groups, cluster, last], "first_empty": 2}
+    assert funnel(explanation) == [
+        FunnelStep("64 CPU free", "PCPU, on one provider", 3, 6, False),
+        FunnelStep("in cluster edge", "", 0, 6, True),
+    ]
+
+
+def near_miss(host: str, core: str, free: int = 2) -> dict[str, Any]:
+    provider = {"uuid": f"{host}-{core}", "name": f"edge/{host}/{core}"}
+    shortage = {"reason": "amount", "resource_provider": provider, "resource_class": "PCPU"}
+    amounts = {"wanted": 8, "free": free, "missing": 8 - free}
+    sentence = f"{provider['name']} lacks {8 - free} PCPU: it has {free} free"
+    return {
+        "resource_provider": provider,
+        **amounts,
+        "shortages": [{**shortage, **amounts}],
+        "sentences": [sentence],
+    }
+
+
+def test_misses_of_a_host_that_lack_the_same_share_a_sentence(monkeypatch):
+    monkeypatch.setattr(search_results, "address", lambda path: f"/ui{path}")
+    nearest = [near_miss("a", "core-0"), near_miss("b", "core-0", 1), near_miss("a", "core-1")]
+    places = {
+        each["resource_provider"]["uuid"]: NamedPlace("core", host, f"edge/{host}")
+        for each, host in zip(nearest, "aba", strict=True)
+    }
+    found = search_results.missed_hosts(nearest, places)
+    assert [(host.name, host.sentences) for host in found] == [
+        ("edge/a", ["6 CPU of PCPU missing: 2 of 8 CPU free on core-0 and 1 more"]),
+        ("edge/b", ["7 CPU of PCPU missing: 1 of 8 CPU free on core-0"]),
+    ]
+    assert found[0].page.startswith("/ui/hosts/a?lacks=a-core-0%2CPCPU%2C6+CPU+missing&lacks=a-core-1")
+
+
+def mended(query: str, group: str = "", **use: tuple[int, int]) -> str | None:
+    pairs = [(key, value) for key, _, value in (each.partition("=") for each in query.split("&"))]
+    free = stage("amount", "8 PCPU free", 0, group=group, resource_class="PCPU", wanted=8)
+    explanation = {"stages": [free], "first_empty": 0, "nearest": [near_miss("a", "core-0")]}
+    found = mend(explanation, pairs, {"a": use})
+    return None if found is None else found.query
+
+
+def test_an_amount_that_no_provider_has_is_split_where_a_host_has_more():
+    plenty, exhausted = {"PCPU": (16, 4)}, {"PCPU": (16, 14)}
+    assert mended("resources=PCPU:8,VCPU:1", **plenty) == (
+        "resources=VCPU:1&resources_several=PCPU:8&split_several=PCPU"
+    )
+    assert mended("resources=PCPU:8&resources_1=VGPU:1", **plenty) == (
+        "resources_several=PCPU:8&resources_1=VGPU:1&split_several=PCPU&group_policy=none"
+    )
+    assert mended("resources_1=PCPU:8", "_1", **plenty) == "resources_1=PCPU:8&split_1=PCPU"
+    assert mended("resources_1=PCPU:8&split_1=PCPU", "_1", **plenty) is None
+    assert mended("resources=PCPU:8", **exhausted) is None
