@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,10 +19,12 @@ from placement.storage.database import Database
 from placement.web.units import number
 from tests.browser import drawn, findings, page_of
 from tests.client import Client
+from tests.commands import run
 from tests.server import RunningServer, database_url, running_service
 from tests.service import Service
 
 CLAIMED = "text=Claimed."
+CLAIMS = "td.act button"
 NO_HOSTS = "There are no hosts."
 PAGES = {
     "/ui/": "Overview",
@@ -29,6 +33,8 @@ PAGES = {
     "/ui/figures": "Room and closed nodes",
     "/ui/hosts?by=cores": "22 hosts, free whole cores",
     "/ui/nodes/edge/edge-01": "edge/edge-01",
+    "/ui/why": "Where does it fit",
+    "/ui/why?kind=query&query=resouces%3DPCPU:4": "Where does it fit",
     "/ui/why?kind=query&query=resources%3DPCPU:400&cluster=edge": "Where does it fit",
     "/ui/why?kind=query&query=resources%3DPCPU:2&order_by=MostAllocated&limit=5": "Where does it fit",
     "/ui/why?kind=flavor&vcpus=4&ram=4096&specs=hw:cpu_policy%3Ddedicated&cluster=cloud": "Where does it fit",
@@ -41,7 +47,7 @@ PAGES = {
     "/ui/moves?goal=free&free=2&cluster=edge": "Which moves would help?",
     "/ui/moves?goal=defragment&kind=flavor&vcpus=4&ram=16384": "Which moves would help?",
     "/ui/consumers": "Consumers",
-    "/ui/consumers/08ca8feb-1496-4ab3-9cc5-9c9c113f4fcf": "Consumer 08ca8feb",
+    "/ui/consumers/08ca8feb-1496-4ab3-9cc5-9c9c113f4fcf": "ci/perf-lab",
     "/ui/pods?cluster=edge": "Pods of cluster edge",
     "/ui/changes": "Changes",
     "/ui/changes/1": "Change 1",
@@ -187,9 +193,114 @@ def test_a_flavor_shows_its_translation_and_candidates(browser: Any, demonstrati
         page.fill("[name=limit]", "2")
         page.click("text=Find")
         page.wait_for_selector("#found")
-        assert page.inner_text("#found") == "2 candidates"
+        assert page.inner_text("#found") == "2 candidates on 2 hosts"
         page.click("summary:has-text('Asked with')")
         assert "dedicated_cpus" in page.inner_text("#translation pre")
+        assert complaints == []
+
+
+NUMA = (
+    "resources_1=PCPU:4&split_1=PCPU&resources_2=MEMORY_MB:16384&group_policy=none"
+    "&required_numa=HW_NUMA_ROOT&same_subtree=_numa,_1,_2"
+)
+
+
+def test_a_query_and_its_rows_are_kept_in_step(browser: Any, demonstration: RunningServer):
+    with page_of(browser, demonstration.url) as (page, complaints):
+        page.goto("/ui/why?cluster=edge")
+        row, text = page.locator(".builder-row"), page.locator("[name=query]")
+        row.locator("select").select_option("PCPU")
+        row.locator("[data-field=amount]").fill("4")
+        assert text.input_value() == "resources=PCPU:4"
+        row.locator("[data-field=several]").check()
+        page.click("text=Add a resource")
+        row.nth(1).locator("select").select_option("MEMORY_MB")
+        row.nth(1).locator("[data-field=amount]").fill("16384")
+        assert row.nth(1).locator("output").inner_text() == "16 GiB"
+        assert text.input_value() == "resources=MEMORY_MB:16384&resources_1=PCPU:4&split_1=PCPU"
+        page.check("[data-field=numa]")
+        assert text.input_value() == NUMA
+        text.fill("resources=VCPU:2&prefer=CUSTOM_FAST&resources_a=DISK_GB:9&required_a=CUSTOM_SSD")
+        shown = row.evaluate_all(
+            "rows => rows.map(row => [...row.querySelectorAll('select, input')].map(each => each.value))"
+        )
+        assert [each[:3] for each in shown] == [["VCPU", "2", ""], ["DISK_GB", "9", "CUSTOM_SSD"]]
+        row.nth(1).locator("[data-field=remove]").click()
+        assert text.input_value() == "resources=VCPU:2&prefer=CUSTOM_FAST"
+        text.fill(NUMA)
+        page.click("text=Find")
+        page.wait_for_selector("#found")
+        assert page.is_checked("[data-field=numa]")
+        assert row.count() == 2
+        assert complaints == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["resources=VCPU:1&required=in:A,B", "resources_1=VCPU:1,PCPU:1", "resources=%zz", "resources=VCPU"],
+)
+def test_a_query_that_rows_cannot_say_stays_as_typed(browser: Any, demonstration: RunningServer, query: str):
+    with page_of(browser, demonstration.url) as (page, complaints):
+        page.goto("/ui/why")
+        page.wait_for_selector(".builder-row")
+        page.fill("[name=query]", query)
+        assert page.locator(".builder-row").count() == 0
+        assert page.is_disabled("[data-field=add]")
+        assert "edit the text" in page.inner_text("[data-field=state]")
+        assert page.input_value("[name=query]") == query
+        assert complaints == []
+
+
+def test_each_example_finds_candidates(browser: Any, demonstration: RunningServer):
+    with page_of(browser, demonstration.url) as (page, complaints):
+        page.goto("/ui/why")
+        addresses = page.eval_on_selector_all(".examples a", "links => links.map(each => each.href)")
+        assert len(addresses) >= 4
+        for address in addresses:
+            page.goto(address)
+            assert re.match(r"\d+ candidates? on", page.inner_text("#found")), address
+        assert complaints == []
+
+
+def test_a_suggestion_corrects_the_query(browser: Any, demonstration: RunningServer):
+    with page_of(browser, demonstration.url) as (page, _):
+        page.goto("/ui/why?kind=query&query=resources%3DPCP:2&limit=3")
+        assert page.inner_text(".problem mark") == "PCP"
+        page.click(".problem a")
+        assert page.inner_text("#found").startswith("3 candidates")
+        assert page.input_value("[name=query]") == "resources=PCPU:2"
+
+
+def test_a_mend_leads_to_candidates(browser: Any, demonstration: RunningServer):
+    with page_of(browser, demonstration.url) as (page, _):
+        page.goto("/ui/why?kind=query&query=resources%3DPCPU:8&cluster=edge")
+        assert page.inner_text("#found") == "Nothing fits"
+        assert page.locator(".steps li").count() == 1
+        page.click(".mend a")
+        assert re.match(r"\d+ candidates on 8 hosts", page.inner_text("#found"))
+
+
+def test_the_command_of_a_plan_makes_the_plan_that_is_downloaded(
+    browser: Any, demonstration: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    with page_of(browser, demonstration.url) as (page, complaints):
+        for asked in (
+            "goal=empty&hosts=cloud/compute-01",
+            "goal=fit&kind=query&query=resources_1%3DPCPU:4%26split_1%3DPCPU&count=8&cluster=cloud",
+            "goal=fit&kind=flavor&vcpus=8&ram=16384&disk=20&specs=hw:cpu_policy%3Ddedicated&count=14&cluster=cloud",
+        ):
+            page.goto(f"/ui/moves?{asked}")
+            if not page.locator(".take-away").count():
+                assert page.inner_text("#plan") == "No move is needed"
+                continue
+            with page.expect_download() as download:
+                page.click("text=Download the plan")
+            command = shlex.split(page.input_value(".take-away input"))
+            made = run(*command[1:], PLACEMENT_URL=demonstration.url)
+            assert made.returncode == 0, made.stderr
+            saved = json.loads((tmp_path / "plan.json").read_text())
+            assert json.loads(Path(download.value.path()).read_text()) == saved
         assert complaints == []
 
 
@@ -254,7 +365,7 @@ def test_a_candidate_is_claimed_by_clicking(browser: Any, demonstration: Running
         page.wait_for_selector("#claim")
         consumer = page.input_value("[name=consumer_uuid]")
         page.fill("[name=project_id]", "pages")
-        page.locator("button:has-text('Claim this')").nth(1).click()
+        page.locator(CLAIMS).nth(1).click()
         page.wait_for_selector(CLAIMED)
         held = Service(demonstration.url).must("GET", f"/allocations/{consumer}")
         assert [each["resources"] for each in held["allocations"].values()] == [{"PCPU": 2}]
@@ -273,8 +384,8 @@ def test_a_pod_is_claimed_by_clicking(browser: Any, demonstration: RunningServer
         page.goto("/ui/why?kind=pod&cluster=edge")
         page.click("text=Find")
         page.wait_for_selector("#found")
-        node = page.locator("table tbody tr").nth(1).locator("td").nth(1).inner_text()
-        page.locator("button:has-text('Claim this')").nth(1).click()
+        node = page.locator("table tbody tr").nth(1).locator("th").inner_text()
+        page.locator(CLAIMS).nth(1).click()
         page.wait_for_selector(CLAIMED)
         pod = Service(demonstration.url).must("GET", "/ext/v1/clusters/edge/pods/default/example")
         assert pod["node"] == node
@@ -344,10 +455,10 @@ def test_parts_come_when_somebody_looks_at_them(browser: Any, demonstration: Run
         page.click("#providers summary")
         page.wait_for_selector("#providers td:has-text('edge/edge-06/numa-0')")
         page.locator("a[data-more]").first.click()
-        page.wait_for_selector("details[data-link] pre")
+        page.wait_for_selector("details[data-link] table")
         page.evaluate("document.activeElement.blur()")
         page.evaluate(RENEW)
-        assert page.locator("details[data-link][open] pre").count() >= 1, "what was unfolded stays so"
+        assert page.locator("details[data-link][open] table").count() >= 1, "what was unfolded stays so"
         page.goto("/ui/")
         page.locator("#fragmented").scroll_into_view_if_needed()
         page.wait_for_selector("section[aria-labelledby=fragmented] td:has-text('edge')")
