@@ -17,7 +17,9 @@ from placement.http.schemas import dump
 from placement.pods.schemas import CapacityRecordSchema, NodeSchema
 from placement.pods.views import HostView, NodeView
 from placement.web import units
+from placement.web.claimed_host import after_claim
 from placement.web.host_drawing import Lacks, drawing_of, plain
+from placement.web.requests import claim_of
 from placement.web.templating import (
     address,
     clusters,
@@ -106,7 +108,10 @@ def _pools(view: NodeView) -> list[tuple[str, int, int, str, str]]:
 
 @page("/hosts/<uuid>/drawing")
 def _drawing(uuid: str) -> Response:
+    """Draw a host, with what it lacks marked, or as it would be after a claim."""
     host = seen(uuid)
+    if "claim" in request.args:
+        host = after_claim(host, claim_of(request.args["claim"]))
     return html("drawing.html", host=host, drawing=drawing_of(host, _lacks()))
 
 

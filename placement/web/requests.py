@@ -356,7 +356,7 @@ def _claim() -> Response:
         raise BadRequest("consumer_type: must be of A-Z, 0-9 and _")
     claim = ConsumerClaim(
         consumer_uuid=consumer,
-        resources=_allocations(request.form.get("allocations", "")),
+        resources=claim_of(request.form.get("allocations", "")),
         project_id=claimant["project_id"],
         user_id=claimant["user_id"],
         generation=None,
@@ -371,8 +371,8 @@ def _claim() -> Response:
     return to(address(f"/consumers/{consumer}", claimed=1))
 
 
-def _allocations(text: str) -> dict[str, dict[str, int]]:
-    """Return the candidate in the form: amounts by provider and class. Raises BadRequest."""
+def claim_of(text: str) -> dict[str, dict[str, int]]:
+    """Return the candidate in a form: amounts by provider and class. Raises BadRequest."""
     try:
         given = orjson.loads(text)
         found = {

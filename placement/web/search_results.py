@@ -30,7 +30,7 @@ class ClaimedUse(NamedTuple):
     capacity: int
 
 
-class Offer(NamedTuple):
+class CandidateRow(NamedTuple):
     """A candidate: what it gives and on which providers, its score with the parts, and the claim as JSON."""
 
     amounts: Mapping[str, int]
@@ -40,18 +40,18 @@ class Offer(NamedTuple):
     claim: str
 
 
-class HostOffers(NamedTuple):
+class CandidateHost(NamedTuple):
     """A host with its candidates, best first, and its use after the first of them is claimed."""
 
     uuid: str
     name: str
-    offers: list[Offer]
+    offers: list[CandidateRow]
     uses: Sequence[ClaimedUse]
 
 
-def by_host(candidates: Iterable[Mapping[str, Any]], uses: Mapping[str, Use]) -> list[HostOffers]:
+def by_host(candidates: Iterable[Mapping[str, Any]], uses: Mapping[str, Use]) -> list[CandidateHost]:
     """Return the hosts of candidates in the order of their best ones; `uses` are by the uuids of hosts."""
-    found: dict[str, HostOffers] = {}
+    found: dict[str, CandidateHost] = {}
     for each in candidates:
         uuid, name = each["host"]["uuid"], each["host"]["name"]
         offer = _offer(each)
@@ -62,19 +62,19 @@ def by_host(candidates: Iterable[Mapping[str, Any]], uses: Mapping[str, Use]) ->
                 for of, amount in offer.amounts.items()
                 if of in use
             ]
-            found[uuid] = HostOffers(uuid, name, [], after)
+            found[uuid] = CandidateHost(uuid, name, [], after)
         found[uuid].offers.append(offer)
     return list(found.values())
 
 
-def _offer(candidate: Mapping[str, Any]) -> Offer:
+def _offer(candidate: Mapping[str, Any]) -> CandidateRow:
     given, host = candidate["allocations"], candidate["host"]["name"]
     amounts = summed(each["resources"] for each in given.values())
     names = [below(each["name"], host) for each in given.values()]
     claim = {uuid: each["resources"] for uuid, each in given.items()}
     score = candidate["score"]
     parts = list(_parts(candidate["score_parts"]))
-    return Offer(
+    return CandidateRow(
         amounts,
         units.listed(names, _MOST_NAMES),
         "" if score is None else str(score),
