@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 
 import pytest
@@ -69,6 +70,19 @@ def test_what_lacks_is_marked_where_it_lacks(shared: Client):
     # What an address says is text, whoever wrote it.
     odd = shared.http.get(f"/ui/hosts/{root}?lacks={root},,<script>alert(1)</script>").text
     assert "<script>alert" not in odd
+
+
+def test_a_host_is_drawn_as_it_would_be_after_a_claim(shared: Client):
+    root, (core, other, card) = tree(shared)
+    claim(shared, {core: {"PCPU": 1}}, "one")
+    wanted = {core: {"PCPU": 1}, other: {"PCPU": 2}, card: {"SRIOV_NET_VF": 3}}
+    path, query = f"/ui/hosts/{root}/drawing", {"claim": json.dumps(wanted)}
+    drawn = shared.http.get(path, query_string=query).text
+    assert drawn.count('<i class="cpu held c1" data-owner="this claim"') == 3 + 3, "threads and VFs"
+    assert "3 of 8 VF" in drawn
+    assert "this claim" not in shared.http.get(path).text
+    for odd in ("", "{}", '{"x": {"PCPU": 1}}', f'{{"{core}": {{"PCPU": "1"}}}}'):
+        assert shared.http.get(path, query_string={"claim": odd}).status_code == 400, odd
 
 
 def test_a_host_with_nothing_is_drawn(shared: Client):

@@ -280,6 +280,16 @@ def test_a_mend_leads_to_candidates(browser: Any, demonstration: RunningServer):
         assert re.match(r"\d+ candidates on 8 hosts", page.inner_text("#found"))
 
 
+def test_a_candidate_is_drawn_on_its_host(browser: Any, demonstration: RunningServer):
+    with page_of(browser, demonstration.url) as (page, complaints):
+        page.goto("/ui/why?kind=query&query=resources_1%3DPCPU:8%26split_1%3DPCPU&cluster=edge&limit=1")
+        page.click("text=Draw it after the claim")
+        page.wait_for_selector(".drawn .drawing")
+        assert page.locator(".drawn .cpu[data-owner='this claim']").count() == 8
+        assert findings(page) == []
+        assert complaints == []
+
+
 def test_the_command_of_a_plan_makes_the_plan_that_is_downloaded(
     browser: Any, demonstration: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
