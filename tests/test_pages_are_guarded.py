@@ -186,7 +186,9 @@ def test_what_is_pasted_into_a_form_is_in_no_address(
         asked = admin.post(f"/ui/{page}", data=data)
         # What the answer offers as JSON and CSV is asked for in the body, too.
         assert asked.status_code == 200, asked.text
-        resent = asked.text.partition(f'<form method="post" action="/ui/{page}">')[2].partition("</form>")[0]
+        resent = asked.text.partition(f'<form id="resent" method="post" action="/ui/{page}">')[2].partition(
+            "</form>"
+        )[0]
         # The first line end in a text area is not a part of its value.
         areas = re.findall(r'<textarea[^>]* name="(\w+)"[^>]*>\n?([^<]*)</textarea>', resent)
         assert {name: unescape(value) for name, value in areas} | {"form_key": data["form_key"]} == data
@@ -318,6 +320,29 @@ def test_bad_input_is_a_page_that_says_what_to_do(admin: FlaskClient):
         assert answer.status_code == status, (path, answer.text)
         assert said in answer.text.replace("&#39;", "'"), path
         assert "<nav aria-label" in answer.text, "a page with the way on"
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("why", {"kind": "query", "query": "resouces=VCPU:1", "limit": "7"}),
+        ("why", {"kind": "pod", "cluster": "none", "pod": POD}),
+        ("room", {"kind": "query", "query": "resources=VCPU:1", "cluster": "none", "without": "a"}),
+        ("room", {"kind": "flavor", "vcpus": "1", "specs": "hw:cpu_policy"}),
+        ("moves", {"goal": "fit", "kind": "query", "query": "resources=VCPUS:1", "count": "3", "moves": "5"}),
+        ("moves", {"goal": "empty", "hosts": "gone, lost", "moves": "9"}),
+    ],
+)
+def test_what_was_typed_is_still_there_beside_what_is_wrong(
+    admin: FlaskClient, path: str, fields: dict[str, str]
+):
+    answer = admin.get(f"/ui/{path}", query_string=fields)
+    assert answer.status_code in (400, 404)
+    assert '<div class="problem" role="alert">' in answer.text
+    shown = unescape(answer.text)
+    for name, value in fields.items():
+        assert f'name="{name}"' in shown
+        assert f">{value}<" in shown or f'value="{value}"' in shown, name
 
 
 def test_no_odd_address_makes_a_page_fail(admin: FlaskClient):

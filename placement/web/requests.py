@@ -27,6 +27,7 @@ from placement.http.schemas import dump
 from placement.pods.reading import PodDocument
 from placement.pods.schemas import PodTranslationSchema, PreviewSchema
 from placement.pods.views import NamedPlace
+from placement.providers.fleet import QueryNames
 from placement.web import units
 from placement.web.examples import Example, examples
 from placement.web.mistakes import Mistake, mistake
@@ -113,22 +114,27 @@ def shown_answer(
         mistakes=mistakes,
         example_pod=EXAMPLE_POD,
         examples=_examples() if found is None and wanted() == HTML else [],
-        clusters=[each.name for each in clusters()] if found is None else own,
+        clusters=list(dict.fromkeys([*(each.name for each in clusters()), *own])) if found is None else own,
         **beside,
     )
 
 
 def _examples() -> list[Example]:
-    """Return example queries of what is offered here, none for callers that may not list classes."""
-    return list(examples(use_cases().hosts.names().classes)) if may("resource_classes:list") else []
+    """Return example queries of what is offered here."""
+    return list(examples(_offered().classes))
+
+
+def _offered() -> QueryNames:
+    """Return what queries may name, nothing for callers that may not list it."""
+    if may("resource_classes:list") and may("traits:list"):
+        return use_cases().hosts.names()
+    return QueryNames()
 
 
 @page("/names/queries")
 def _names() -> Response:
     """Return as JSON what queries may name: classes with their units, and traits."""
-    require("resource_classes:list")
-    require("traits:list")
-    names = use_cases().hosts.names()
+    names = _offered()
     # CPUs first, then the standard classes, then custom ones.
     usual = sorted(names.classes, key=lambda each: (each.startswith("CUSTOM_"), not each.endswith("CPU")))
     counted = [(each, units.unit_of(each)) for each in usual]
@@ -166,7 +172,7 @@ def answered(
 
 
 def _known_names() -> set[str]:
-    names = use_cases().hosts.names()
+    names = _offered()
     return {*names.classes, *names.traits, *(each.name for each in clusters())}
 
 
