@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -184,9 +184,11 @@ class SearchResult:
     names: Names
     explanation: Explanation | None = None
 
-    def use_of(self, root: str) -> dict[str, tuple[int, int]]:
-        """Return capacity and use by class, as searched, of the tree with this root (its uuid)."""
-        return {self.names.classes[class_id]: use for class_id, use in self.answer.tree_use(root).items()}
+    def uses(self, roots: Sequence[str], classes: Collection[str]) -> dict[str, dict[str, tuple[int, int]]]:
+        """Return capacity and use by class, as searched, of the trees with these roots (uuids)."""
+        ids = {self.names.class_ids[name]: name for name in classes}
+        found = self.answer.tree_uses(roots, ids).items()
+        return {root: {ids[of]: use for of, use in by_class.items()} for root, by_class in found}
 
 
 class CandidateSearch:

@@ -195,7 +195,8 @@ def _drawn(found: SearchFound, given: Mapping[str, str]) -> dict[str, Any]:
     if found.search is not None:
         hosts = {each["host"]["uuid"] for each in found.document["candidates"]}
         hosts |= {place.root_uuid for place in found.places.values()}
-        uses = {host: found.search.use_of(host) for host in hosts}
+        classes = {stage["resource_class"] for stage in explanation["stages"] if "resource_class" in stage}
+        uses = found.search.uses(sorted(hosts), classes & found.search.names.class_ids.keys())
         drawn["hosts"] = by_host(found.document["candidates"], uses)
         pairs = typed_query(given)
         drawn["mend"] = mend(explanation, pairs, uses) if pairs else None

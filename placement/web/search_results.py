@@ -19,6 +19,7 @@ Use = Mapping[str, tuple[int, int]]
 # Candidates by host.
 
 _MOST_NAMES = 3
+_NOTHING = (0, 0)
 
 
 class ClaimedUse(NamedTuple):
@@ -60,7 +61,7 @@ def by_host(candidates: Iterable[Mapping[str, Any]], uses: Mapping[str, Use]) ->
             after = [
                 ClaimedUse(of, use[of][1], use[of][1] + amount, use[of][0])
                 for of, amount in offer.amounts.items()
-                if of in use
+                if use.get(of, _NOTHING)[0]
             ]
             found[uuid] = CandidateHost(uuid, name, [], after)
         found[uuid].offers.append(offer)

@@ -65,6 +65,28 @@ def of_tree(forest: Forest, root: int) -> dict[int, tuple[int, int]]:
     return found
 
 
+def of_trees(forest: Forest, roots: Rows, classes: Collection[int]) -> dict[int, tuple[list[int], list[int]]]:
+    """Return capacity and use by class, each in the order of the trees, which are given by their roots."""
+    place = np.zeros(forest.count, np.intp)
+    place[roots] = np.arange(len(roots))
+    rows, found = forest.in_trees(roots), {}
+    of_row = place[forest.roots_of(rows)]
+    for class_id in classes:
+        column = forest.column(class_id)
+        at = column.entries_of(rows)
+        held = at >= 0
+        entries, where = at[held], of_row[held]
+
+        def summed(amounts: Amounts, where: Rows = where) -> list[int]:
+            return np.bincount(where, amounts, len(roots)).astype(np.int64).tolist()  # type: ignore[no-any-return]
+
+        found[class_id] = (
+            summed(column.entries.capacity_of[entries]),
+            summed(column.entries.used[entries]),
+        )
+    return found
+
+
 def _sums(forest: Forest, groups: list[int], group_of_row: Rows) -> list[GroupTotals]:
     found = []
     for class_id, column in forest.inventories.items():

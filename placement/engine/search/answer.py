@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain, islice
@@ -355,10 +355,17 @@ class Answer:
         """Return the summaries of the providers that give resources, without the rest of their trees."""
         return summarise(self._forest, self.contributing())
 
-    def tree_use(self, root: str) -> dict[int, tuple[int, int]]:
-        """Return capacity and use by class of the tree with this root (its uuid), none if it is unknown."""
-        row = self._forest.row_of_uuid(root)
-        return {} if row < 0 else totals.of_tree(self._forest, row)
+    def tree_uses(
+        self, roots: Sequence[str], classes: Collection[int]
+    ) -> dict[str, dict[int, tuple[int, int]]]:
+        """Return capacity and use by class of the trees with these roots (uuids) that are known."""
+        rows = {uuid: self._forest.row_of_uuid(uuid) for uuid in roots}
+        known = {uuid: row for uuid, row in rows.items() if row >= 0}
+        sums = totals.of_trees(self._forest, np.array(list(known.values()), np.intp), classes)
+        return {
+            uuid: {class_id: (capacity[at], used[at]) for class_id, (capacity, used) in sums.items()}
+            for at, uuid in enumerate(known)
+        }
 
 
 def summarise(forest: Forest, rows: Indices | Rows) -> list[ProviderSummary]:
