@@ -18,7 +18,7 @@ _HEADINGS = {_HOST: "Hosts", _POD: "Pods", _CONSUMER: "Consumers"}
 
 
 class Hit(NamedTuple):
-    """A thing that was found: its kind, what is said beside its name, the page of it, and its host."""
+    """A thing that was found: its kind and name, what stands beside that, the address of its page, its host."""
 
     kind: str
     name: str

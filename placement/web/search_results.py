@@ -148,7 +148,7 @@ def funnel(explanation: Mapping[str, Any]) -> list[FunnelStep]:
 
 
 def _words(stage: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the condition of a stage in words, and what is to be said beside it."""
+    """Return the condition of a stage in words, and a remark."""
     text, group = stage["condition"], f"group {stage['group']}" if stage["group"] else ""
     text = text.removeprefix(f"{group}, ")
     if stage["kind"] == ConditionKind.AMOUNT and "resource_class" in stage:
