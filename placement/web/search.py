@@ -18,7 +18,7 @@ _HEADINGS = {_HOST: "Hosts", _POD: "Pods", _CONSUMER: "Consumers"}
 
 
 class Hit(NamedTuple):
-    """A thing that was found: its kind and name, what stands beside that, the address of its page, its host."""
+    """A thing that was found: kind, name, what stands beside it, the address of its page, and its host."""
 
     kind: str
     name: str
