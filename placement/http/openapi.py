@@ -16,6 +16,7 @@ from apispec import APISpec
 from flask import Blueprint, Flask, Response, current_app, request, send_file
 from werkzeug.routing import Rule
 
+from placement import DISTRIBUTION
 from placement.common import microversions
 from placement.common.microversions import HEADER, NEWEST, OLDEST, SERVICE, Feature, Microversion
 from placement.engine.domain.errors import BadRequest, NotFound
@@ -272,7 +273,6 @@ def _failure(status: int, error: Document) -> Document:
 OPENAPI = "3.1.0"
 # Where an application keeps its documents.
 EXTENSION = "placement_openapi"
-DISTRIBUTION = "placement-forest"
 _SAID = (
     f"Resource providers, allocations and candidates as in OpenStack Placement {OLDEST} to {NEWEST}, and "
     "below /ext/v1, without microversions, what this service adds. This document is that of microversion "

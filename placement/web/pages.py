@@ -11,6 +11,7 @@ from typing import Any
 from flask import Flask, Response, current_app, request, send_from_directory
 from werkzeug.exceptions import HTTPException
 
+from placement import DISTRIBUTION
 from placement.common.documents import MOST_FORM_BYTES, MOST_FORM_FIELDS
 from placement.engine.domain.errors import BadRequest, NotFound, PlacementError
 from placement.flavors.nova.flavor import FlavorRefused
@@ -18,7 +19,6 @@ from placement.http import context, operations
 from placement.http.context import OPEN_PATHS, HttpError, Relayed
 from placement.http.gate import PAGES
 from placement.http.middleware import below
-from placement.http.openapi import DISTRIBUTION
 from placement.web import capacity as capacity
 from placement.web import changes as changes
 from placement.web import consumers as consumers
