@@ -12,6 +12,8 @@ const MOST_SCALE = 96, FRESH_SECONDS = 15, NUMBERS_FROM = 30, LARGEST_CELL = 60;
 const LEAST_CELL = 8, TALLEST = 1600;
 // Above each block of a group its name, which wants some width; between blocks a gap; around all a margin.
 const TITLE = 22, LEAST_BLOCK = 120, GAP = 16, MARGIN = 12;
+// Of a name so many characters are shown at least; then there may be no width for the number of hosts.
+const SHORTEST_NAME = 8;
 // Rows that the blocks beside each other may have.
 const ROWS = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 26, 32];
 
@@ -113,7 +115,9 @@ class FleetMap {
     const most = Math.max(1, Math.floor((width - 2 * MARGIN) / size));
     let row = 0, shelf = 0, x = MARGIN, tall = 0, pixels = 0, columns = 1;
     const blocks = this.groups.map((group) => {
-      const count = group.to - group.from, wide = Math.min(most, Math.ceil(count / rows)), high = Math.ceil(count / wide);
+      const count = group.to - group.from;
+      // A few hosts take the width that their name needs anyway.
+      const wide = Math.min(most, count, Math.max(Math.ceil(count / rows), Math.floor(LEAST_BLOCK / size))), high = Math.ceil(count / wide);
       const takes = Math.max(wide * size, Math.min(LEAST_BLOCK, width - 2 * MARGIN));
       if (x > MARGIN && x + takes > width - MARGIN) { shelf += 1; row += tall; tall = 0; x = MARGIN; }
       const block = { columns: wide, rows: high, row, shelf, x: (x - MARGIN) / size, takes: takes / size, pixel: pixels };
@@ -198,17 +202,20 @@ class FleetMap {
   // The name of a group with as much of it as fits above its block, and how many hosts it has.
   drawTitle(context, group, left, base) {
     context.font = `600 12px ${FONT}`;
-    const storage = group.to - group.from - group.hosts;
-    const count = ` · ${storage && !group.hosts ? "" : counted(group.hosts, "host")}${storage && group.hosts ? ", " : ""}${storage ? `${grouped(storage)} storage` : ""}`;
-    const room = group.takes * this.view.scale - context.measureText(count).width;
+    const storage = group.to - group.from - group.hosts, counts = [group.hosts && counted(group.hosts, "host"), storage && `${grouped(storage)} storage`];
+    const count = ` · ${counts.filter(Boolean).join(", ")}`, room = group.takes * this.view.scale;
     let name = NAMES[group.kind] || group.name;
-    if (context.measureText(name).width > room) {
-      while (name.length > 1 && context.measureText(`${name}…`).width > room) name = name.slice(0, -1);
+    const wide = (text) => context.measureText(text).width, both = wide(name.slice(0, SHORTEST_NAME)) + wide(count) <= room;
+    const most = both ? room - wide(count) : room;
+    if (wide(name) > most) {
+      while (name.length > 1 && wide(`${name}…`) > most) name = name.slice(0, -1);
       name += "…";
     }
     context.fillText(name, left, base);
+    if (!both) return;
+    const after = left + wide(name);
     context.font = `12px ${FONT}`;
-    context.fillText(count, left + context.measureText(name).width + 2, base);
+    context.fillText(count, after, base);
   }
 
   // Gaps between cells, and percentages in them, where there is room; only of what can be seen.
