@@ -471,7 +471,7 @@ def test_parts_come_when_somebody_looks_at_them(browser: Any, demonstration: Run
         assert page.locator("details[data-link][open] table").count() >= 1, "what was unfolded stays so"
         page.goto("/ui/")
         page.locator("#fragmented").scroll_into_view_if_needed()
-        page.wait_for_selector("section[aria-labelledby=fragmented] td:has-text('edge')")
+        page.wait_for_selector("section[aria-labelledby=fragmented] th:has-text('edge')")
         assert findings(page) == []
         assert complaints == []
 
