@@ -44,23 +44,24 @@ class ChangeRow(NamedTuple):
 
 def rows_of(records: Sequence[DescribedRecord]) -> list[ChangeRow]:
     """Return records as rows."""
-    root = address("")
-    rows = escaped(
-        (
-            str(each.id),
-            each.recorded_at.isoformat(" ", "seconds"),
-            each.action,
-            each.kind.replace("_", " "),
-            each.target,
-            _name(each),
-            f"{root}{_PLACES[each.kind]}{each.target}" if each.kind in _PLACES else "",
-            _effect(each),
-            each.user_id or "",
-            each.project_id or "",
-        )
-        for each in records
+    return [ChangeRow._make(row) for row in escaped(map(_row, records))]
+
+
+def _row(record: DescribedRecord) -> ChangeRow:
+    before, after = _read(record.before), _read(record.after)
+    place = _PLACES.get(record.kind)
+    return ChangeRow(
+        str(record.id),
+        record.recorded_at.isoformat(" ", "seconds"),
+        record.action,
+        record.kind.replace("_", " "),
+        record.target,
+        _name(record, before, after),
+        f"{address(place)}{record.target}" if place else "",
+        _effect(record, before, after),
+        record.user_id or "",
+        record.project_id or "",
     )
-    return [ChangeRow._make(row) for row in rows]
 
 
 def since_and_last(records: Sequence[DescribedRecord]) -> dict[str, DescribedRecord]:
@@ -74,18 +75,17 @@ def _read(text: str | None) -> Document:
     return {} if text is None else orjson.loads(text)
 
 
-def _name(record: DescribedRecord) -> str:
+def _name(record: DescribedRecord, before: Document, after: Document) -> str:
     """Return the name of what a record is about: of a consumer its project and user."""
-    known = {**_read(record.before), **_read(record.after)}
+    known = after or before
     if record.kind == TargetKind.ALLOCATIONS and "project_id" in known:
         return f"{known['project_id']}/{known['user_id']}"
     name = known.get("name") if record.kind == TargetKind.PROVIDER else None
     return record.provider or name or record.target
 
 
-def _effect(record: DescribedRecord) -> str:
+def _effect(record: DescribedRecord, before: Document, after: Document) -> str:
     """Return what the change did, in one line; empty if its action says it all."""
-    before, after = _read(record.before), _read(record.after)
     if record.kind == TargetKind.ALLOCATIONS:
         return _of_allocations(record, before, after)
     if record.kind == TargetKind.INVENTORIES:
