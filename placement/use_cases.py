@@ -67,6 +67,11 @@ class Health:
         self._forest_problem = "it is still being loaded"
         self._told_at = time.monotonic()
 
+    @property
+    def database_kind(self) -> str:
+        """Return which database it is: sqlite or postgresql."""
+        return self._database.engine.dialect.name
+
     def watch(self) -> None:
         """Look again and again from a thread of its own, the first time at once."""
         threading.Thread(target=self._watch, name="health", daemon=True).start()

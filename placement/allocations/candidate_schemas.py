@@ -48,6 +48,7 @@ from placement.http.schemas import (
     since,
     texts,
 )
+from placement.providers.schemas import CapacityUsedSchema
 
 # What-if questions: what is to be different. Nothing of it is written.
 _MOST_HOSTS = 100_000
@@ -196,13 +197,6 @@ class CandidatesInWorldSchema(CandidatesBodySchema):
 
 # The figures of one class in a strategy, or why the class does not count.
 _FIGURES = Given({"type": "object", "additionalProperties": {"type": ["number", "string"]}})
-
-
-class CapacityUsedSchema(AnswerSchema):
-    """The capacity of a class at a provider, and the part of it in use."""
-
-    capacity = Integer()
-    used = Integer()
 
 
 class ProviderSummarySchema(AnswerSchema):

@@ -29,7 +29,15 @@ from placement.pods.views import NodeView, records_after, view_of, without_expir
 from placement.pods.writer import NodeChanged, PodAttributes, PodWriter
 from placement.providers.statements import clusters, contents, providers
 from placement.providers.statements import names as catalog
-from placement.providers.statements.clusters import NAME, Cluster, Node, found, unknown, unknown_node
+from placement.providers.statements.clusters import (
+    NAME,
+    Cluster,
+    NamedNode,
+    Node,
+    found,
+    unknown,
+    unknown_node,
+)
 from placement.providers.statements.contents import Stored
 from placement.providers.statements.providers import TreeMember
 from placement.providers.trees import TreeChange
@@ -383,8 +391,8 @@ class Clusters:
 
         run_in_transaction(self._database, work)
 
-    def nodes(self, name: str) -> list[tuple[str, str]]:
-        """Return (name, uuid of the host provider) of all nodes. Raises NotFound."""
+    def nodes(self, name: str) -> list[NamedNode]:
+        """Return all nodes of a cluster, in order of their names. Raises NotFound."""
         with self._database.read() as connection:
             return clusters.nodes_of(connection, found(connection, name).id)
 

@@ -251,7 +251,7 @@ class Extender:
             lasting = refusal.status is RefusalClass.UNRESOLVABLE
             (unresolvable if lasting else failed)[name] = "; ".join(map(in_plain_words, refusal.reasons))
         if fitting + len(refusals) < len(names):
-            known = {name for name, _ in self._clusters.nodes(cluster)}
+            known = {node.name for node in self._clusters.nodes(cluster)}
             unresolvable.update((name, _UNKNOWN_NODE) for name in names if name not in known)
         return Filtered(failed, unresolvable, releases)
 

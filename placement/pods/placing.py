@@ -88,6 +88,7 @@ def placed(ranked: Ranked, incoming: PodSpec, document: PodDocument) -> PodPlace
         annotations=written_annotations(incoming.spec, allocation.status, allocation.bind, allocation.strict),
         containers=incoming.containers,
         score=ranked.score,
+        missed=ranked.missed,
         warnings=incoming.warnings,
         remarks=tuple(remarks_on(state.host, incoming.request)) if incoming.request is not NO_REQUEST else (),
     )

@@ -314,14 +314,29 @@ _cluster = partial(route, clusters_blueprint, "/ext/v1/clusters/<cluster>")
 _nodes = partial(route, clusters_blueprint, "/ext/v1/clusters/<cluster>/nodes")
 _node = partial(route, clusters_blueprint, "/ext/v1/clusters/<cluster>/nodes/<node>")
 _CLUSTERS_RULE = "placement:clusters:"
+_USE = Parameter("include", "`use`: with their capacity and use.", {"type": "string", "const": "use"})
+_STATE = Parameter(
+    "include", "`state`: with their pods, and why they are closed.", {"type": "string", "const": "state"}
+)
 
 
-@_clusters("GET", f"{_CLUSTERS_RULE}list", own_only=True, **shows(ClustersSchema))
+def _includes(part: Parameter) -> bool:
+    """Return whether the request includes what the parameter adds. Raises BadRequest for anything else."""
+    given = parameters()
+    refuse_unknown(given, names_of([part], NEWEST))
+    value, known = single(given, part.name), part.schema["const"]
+    if value not in (None, known):
+        raise BadRequest(f"{part.name}: must be {known}, or left out, not {value!r}")
+    return value is not None
+
+
+@_clusters("GET", f"{_CLUSTERS_RULE}list", own_only=True, **shows(ClustersSchema, [_USE]))
 def list_clusters() -> Response:
     """List all clusters that the caller may see."""
     own = context.current().caller.clusters
     shown = [each for each in use_cases().clusters.sizes() if own is None or each.cluster.name in own]
-    return json_response(dump(ClustersSchema, shown))
+    use = use_cases().hosts.look().by_cluster() if _includes(_USE) else None
+    return json_response(dump(ClustersSchema, shown, context=use))
 
 
 @_cluster("GET", f"{_CLUSTERS_RULE}show", **shows(ClusterShownSchema))
@@ -356,10 +371,12 @@ def delete_cluster(cluster: str) -> Response:
     return empty_response()
 
 
-@_nodes("GET", f"{_CLUSTERS_RULE}nodes:list", **shows(NodesSchema))
+@_nodes("GET", f"{_CLUSTERS_RULE}nodes:list", **shows(NodesSchema, [_STATE]))
 def nodes(cluster: str) -> Response:
     """List the nodes of a cluster."""
-    return list_response("nodes", use_cases().clusters.nodes(cluster), dumper(NodeReferenceSchema))
+    states = use_cases().closed_nodes.states(cluster) if _includes(_STATE) else {}
+    shown = dumper(NodeReferenceSchema, context=states)
+    return list_response("nodes", use_cases().clusters.nodes(cluster), shown)
 
 
 @_node("GET", f"{_CLUSTERS_RULE}nodes:show", **shows(NodeSchema))

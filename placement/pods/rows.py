@@ -44,7 +44,8 @@ class PodAnswer:
     `container_cpus` is the CPU list of its containers, as of now, None if it is not known;
     `is_pinned_unseen`: because kubelet pinned it and the node does not say where. `changed_at`: when its row
     was written last, empty if it is not stored; another text after every write. `waits`: not to be bound
-    before others of its gang have places.
+    before others of its gang have places. `missed`: how many of its CPUs are not as it prefers, or that it
+    uses a reservation (`ranking.USES_RESERVATION`); nodes where it misses less come first.
     """
 
     namespace: str
@@ -69,6 +70,7 @@ class PodAnswer:
     container_cpus: str | None = None
     is_pinned_unseen: bool = False
     waits: bool = False
+    missed: int = 0
 
 
 def using(answer: PodAnswer, reservation: RecordedPod) -> PodAnswer:

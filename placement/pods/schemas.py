@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from marshmallow import missing
 
-from placement.allocations.candidate_schemas import CapacityUsedSchema, ExplanationShownSchema
+from placement.allocations.candidate_schemas import ExplanationShownSchema
 from placement.allocations.orders import scoring_remarks
 from placement.common.manifest import Profile
 from placement.engine.domain.errors import PlacementError
@@ -29,6 +29,7 @@ from placement.http.schemas import (
     Choice,
     ErrorSchema,
     Given,
+    InContext,
     Integer,
     Mapping,
     NullableUuid,
@@ -47,6 +48,7 @@ from placement.pods.manifests.pod import quantities
 from placement.pods.model import AllocatePolicy, QosClass, ResourceStatus
 from placement.pods.rows import PodAnswer
 from placement.pods.views import CpuView
+from placement.providers.schemas import CapacityUsedSchema
 from placement.providers.statements.contents import Stored
 from placement.providers.statements.providers import TreeMember
 
@@ -195,10 +197,15 @@ class ClusterListedSchema(ClusterShownSchema):
     """A cluster with the number of its hosts: nodes, and hosts that no node is of; no shared storage."""
 
     hosts = Integer()
+    resources = Mapping(fields.NAME, Object(CapacityUsedSchema), metadata=OPTIONAL)
 
     def body(self, source: Any, context: Any = None) -> dict[str, Any]:
-        """Return a cluster as it is shown by itself, with its hosts."""
-        return {**super().body(source.cluster, context), "hosts": source.hosts}
+        """Return a cluster as it is shown by itself, with its hosts, and the use that `context` has of it."""
+        shown = {**super().body(source.cluster), "hosts": source.hosts}
+        if context is not None:
+            dumped: Any = self.fields["resources"].dumper()
+            shown["resources"] = dumped(context.get(source.cluster.name, {}), None)
+        return shown
 
 
 class ClustersSchema(AnswerSchema):
@@ -207,11 +214,22 @@ class ClustersSchema(AnswerSchema):
     clusters = Sequence(Object(ClusterListedSchema), source=list)
 
 
-class NodeReferenceSchema(AnswerSchema):
-    """A node and the root of its tree."""
+def _of_state(member: str) -> InContext:
+    """Return a source of a member of the state of a node; None where no state is known."""
+    return InContext(lambda node, states: getattr(states.get(node.name), member, None))
 
-    name = String(source=itemgetter(0))
-    resource_provider = Uuid(source=itemgetter(1))
+
+class NodeReferenceSchema(AnswerSchema):
+    """A node, the root of its tree, when it was imported first, and its state if that is asked for.
+
+    The context has the states by the names of the nodes. `closed` says why the node takes no pods.
+    """
+
+    name = String()
+    resource_provider = Uuid(source="root_uuid")
+    created_at = String(source=lambda node: f"{node.created_at.isoformat(timespec='seconds')}Z")
+    pods = Integer(metadata=OPTIONAL, source=_of_state("pods"))
+    closed = texts(metadata=OPTIONAL, source=_of_state("closed"))
 
 
 class NodesSchema(AnswerSchema):
@@ -526,11 +544,12 @@ class ClaimsSchema(PodsSchema):
 
 
 class PossiblePlaceSchema(AnswerSchema):
-    """A node on which a pod would fit."""
+    """A node on which a pod would fit; nodes with less in `missed` come first, then higher scores."""
 
     name = String(source="answer.node")
     resource_provider = Uuid(source="answer.resource_provider")
     score = Integer(source="answer.score")
+    missed = Integer(-1, source="answer.missed")
     cpuset = String(source="answer.cpuset")
     annotations = _texts_by_key(source="answer.annotations")
     remarks = texts(source="answer.remarks")

@@ -211,6 +211,13 @@ class ClosedNode(NamedTuple):
     why: str
 
 
+class NodeState(NamedTuple):
+    """The state of a node: how many pods it has, and why it is closed to pods, if it is."""
+
+    pods: int
+    closed: list[str]
+
+
 class ClosedNodes:
     """A search for closed nodes in clusters."""
 
@@ -223,6 +230,11 @@ class ClosedNodes:
         return [
             ClosedNode(cluster, node.name, node.root_uuid, why) for node in nodes for why in _reasons(node)
         ]
+
+    def states(self, cluster: str) -> dict[str, NodeState]:
+        """Return the states of the nodes of a cluster by name. Raises NotFound, Unavailable."""
+        nodes = self._cluster_cache.snapshot(cluster).nodes.values()
+        return {node.name: NodeState(len(node.pods), list(_reasons(node))) for node in nodes}
 
 
 def _reasons(node: NodeInfo) -> Iterator[str]:

@@ -35,6 +35,7 @@ class HostGroup(NamedTuple):
     kind: str
 
 
+_CLUSTER = "cluster"
 _NEITHER = HostGroup("neither", "none")
 
 
@@ -76,6 +77,22 @@ class QueryNames(NamedTuple):
     traits: Sequence[str] = ()
 
 
+class ClassUse(NamedTuple):
+    """The capacity of a resource class, and what is used of it, in units of the class."""
+
+    capacity: int
+    used: int
+
+
+class HostUse(NamedTuple):
+    """A host with the capacity and use of its tree by class; `cluster` is None for a host of no cluster."""
+
+    uuid: str
+    name: str
+    cluster: str | None
+    resources: Mapping[str, ClassUse]
+
+
 class Hosts:
     """A use case that looks at all hosts at once."""
 
@@ -105,7 +122,7 @@ class Hosts:
                 raise BadRequest(f"cluster: No cluster {cluster} found")
         of_clusters = frozenset(id_ for id_, _, name in aggregates if name)
         known = {
-            id_: HostGroup(name, "cluster") if name else HostGroup(uuid, "aggregate")
+            id_: HostGroup(name, _CLUSTER) if name else HostGroup(uuid, "aggregate")
             for id_, uuid, name in aggregates
         }
         sharing = view.sharing.of(view.forest, view.names.trait_ids[SHARING_TRAIT]).providers
@@ -167,6 +184,39 @@ class FleetSnapshot:
         places = shares.ranked(rising=rising)
         return self._reported(shares, places[start : start + count]), len(places)
 
+    def listed(self, after: int, count: int) -> tuple[list[HostUse], int | None]:
+        """Return the next hosts by storage id, and the id after which the following page begins.
+
+        Shared storage is no host.
+        """
+        uses = self._uses()
+        places = totals.hosts_after(self._all, after, count + 1)
+        ids = {place: int(self._all.ids[place]) for place in places[:count]}
+        rows = self._named(set(ids.values()))
+        found = []
+        for place, id_ in ids.items():
+            # One that was deleted since has no row any more.
+            if id_ in rows:
+                group = self._known.get(self._all.groups[int(self._all.group_of[place])], _NEITHER)
+                cluster = group.name if group.kind == _CLUSTER else None
+                used = {name: share.at(place) for name, share in uses.items()}
+                found.append(HostUse(rows[id_].uuid, rows[id_].name, cluster, _by_class(used)))
+        return found, ids[places[count - 1]] if len(places) > count else None
+
+    def by_cluster(self) -> dict[str, Mapping[str, ClassUse]]:
+        """Return the capacity and use of the trees of each cluster that has some, by class."""
+        sums = {name: totals.by_group(self._all, share) for name, share in self._uses().items()}
+        found = {}
+        for at, id_ in enumerate(self._all.groups):
+            group = self._known.get(id_, _NEITHER)
+            if group.kind == _CLUSTER:
+                used = {name: amounts[at] for name, amounts in sums.items()}
+                found[group.name] = _by_class(used)
+        return found
+
+    def _uses(self) -> dict[str, Shares]:
+        return {name: self._shares(FleetFigure.USE, name) for name in self.classes()}
+
     def overfull(self, most: int) -> tuple[list[Overfull], int]:
         """Return at most `most` inventories with more in use than there is, and how many there are."""
         found = totals.overfull(self._view.forest)
@@ -211,6 +261,10 @@ class FleetSnapshot:
         if figure is FleetFigure.CORES:
             return totals.free_cores(view.forest, all_, ids[_CPUS], ids[_MEMORY])
         return totals.stranded_cores(view.forest, all_, ids[_CPUS], ids[_MEMORY], COMMON_REQUEST)
+
+
+def _by_class(used: Mapping[str, tuple[int, int]]) -> dict[str, ClassUse]:
+    return {name: ClassUse(capacity, part) for name, (part, capacity) in used.items() if part or capacity}
 
 
 # Capacity and its use: sums of the forest by cluster or aggregate, or by host.

@@ -10,16 +10,18 @@ from typing import Any
 
 from flask import Blueprint, Response
 
-from placement.common.microversions import Feature
+from placement.common.microversions import NEWEST, Feature
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.groups import RequestGroup
 from placement.engine.domain.identifiers import is_dashed_uuid
 from placement.engine.domain.inventories import Inventory
 from placement.http import context, query_grammar
 from placement.http.context import empty_response, json_response, list_response, newest, use_cases
-from placement.http.gate import route
+from placement.http.gate import cluster_of_query, route
 from placement.http.operations import (
     EMPTY,
+    LIMIT,
+    ROW_ID,
     ByVersion,
     Operation,
     Parameter,
@@ -27,10 +29,13 @@ from placement.http.operations import (
     every,
     last,
     names_of,
+    page_size,
+    page_start,
     parameters,
     refuse_unknown,
     refuse_value,
     shows,
+    single,
     validated,
 )
 from placement.http.schemas import dump, dumper, shown
@@ -38,6 +43,7 @@ from placement.providers.schemas import (
     AGGREGATES_LIST,
     AllInventoriesSchema,
     ChangedProviderSchema,
+    HostsSchema,
     InventoriesSchema,
     InventorySchema,
     NewInventorySchema,
@@ -56,6 +62,37 @@ from placement.providers.schemas import (
 from placement.providers.service import Parent
 from placement.providers.statements.contents import Members
 from placement.providers.statements.providers import Provider
+
+# /ext/v1/hosts: the trees of machines with what they have left.
+
+
+hosts_blueprint = Blueprint("hosts", __name__)
+_HOST_FILTERS = (
+    Parameter("cluster", "The name of a cluster."),
+    LIMIT,
+    Parameter("after", "The `next` of the page before.", ROW_ID),
+)
+
+
+@route(
+    hosts_blueprint,
+    "/ext/v1/hosts",
+    "GET",
+    "placement:resource_providers:list",
+    target=cluster_of_query,
+    **shows(HostsSchema, _HOST_FILTERS),
+)
+def hosts() -> Response:
+    """Return hosts with the capacity and use of their trees, page by page; pools of storage are no hosts."""
+    given = parameters()
+    refuse_unknown(given, names_of(_HOST_FILTERS, NEWEST))
+    after, count = page_start(given, "after"), page_size(given)
+    page = use_cases().hosts.look(single(given, "cluster")).listed(after, count)
+    return json_response(dump(HostsSchema, page))
+
+
+# /resource_providers: providers and what they offer.
+
 
 resource_providers_blueprint = Blueprint("resource_providers", __name__)
 _providers = partial(route, resource_providers_blueprint, "/resource_providers")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Any
 
+from placement import DISTRIBUTION
 from placement.common.microversions import Feature
 from placement.engine.domain.inventories import MAX_FLOAT, MAX_INT
 from placement.engine.domain.inventories import Inventory as InventoriesInventory
@@ -15,6 +17,7 @@ from placement.http.context import path
 from placement.http.schemas import (
     CONTEXT,
     AnswerSchema,
+    Boolean,
     InContext,
     Integer,
     Mapping,
@@ -26,6 +29,7 @@ from placement.http.schemas import (
     Uuid,
     VersionedSchema,
     amounts,
+    dumper,
     since,
     texts,
 )
@@ -40,6 +44,29 @@ class LinkSchema(AnswerSchema):
 
     rel = String()
     href = String()
+
+
+class CapacityUsedSchema(AnswerSchema):
+    """The capacity of a class, and the part of it in use."""
+
+    capacity = Integer()
+    used = Integer()
+
+
+class HostUseSchema(AnswerSchema):
+    """A host with the capacity and use of its tree; `cluster` is null for a host of no cluster."""
+
+    uuid = Uuid()
+    name = String()
+    cluster = String(nullable=True)
+    resources = Mapping(fields.NAME, Object(CapacityUsedSchema))
+
+
+class HostsSchema(AnswerSchema):
+    """Hosts in the order in which they were made; `next` is the `after` of the following page."""
+
+    hosts = Sequence(Object(HostUseSchema), source=itemgetter(0))
+    next = Integer(nullable=True, source=itemgetter(1))
 
 
 class NewProviderSchema(VersionedSchema):
@@ -262,6 +289,34 @@ class TraitsSchema(AnswerSchema):
     """Names of traits."""
 
     traits = Sequence(String(pattern=fields.NAME), source=_names)
+
+
+class CheckSchema(AnswerSchema):
+    """A check of the process that answers, as /readyz has it."""
+
+    name = String()
+    ok = Boolean()
+    detail = String(source="said")
+
+
+def _checks(_: Any, health: Any) -> list[dict[str, Any]]:
+    shown = dumper(CheckSchema)
+    return [shown(check) for check in health.checks()]
+
+
+class StatusSchema(AnswerSchema):
+    """The release that answers, its kind of database, the caller, and the checks of health.
+
+    `clusters` is null for a caller that is bound to no clusters.
+    """
+
+    release = String(source=lambda _: version(DISTRIBUTION))
+    database = String(source=InContext(lambda _, health: health.database_kind))
+    user_id = String(nullable=True)
+    project_id = String(nullable=True)
+    roles = texts(source=lambda caller: sorted(caller.roles))
+    clusters = texts(nullable=True, source=lambda caller: caller.clusters and sorted(caller.clusters))
+    checks = Sequence(Object(CheckSchema), source=InContext(_checks))
 
 
 class VersionSchema(AnswerSchema):

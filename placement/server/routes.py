@@ -15,12 +15,13 @@ from placement.common.probes import METRICS
 from placement.engine.domain.errors import Unavailable
 from placement.http import context
 from placement.http.context import json_response
-from placement.http.gate import PAGES
-from placement.http.operations import EMPTY, Content, Operation, Parameter, describes
+from placement.http.gate import PAGES, route
+from placement.http.operations import EMPTY, Content, Operation, Parameter, describes, shows
+from placement.http.schemas import dump
 from placement.metrics.sharing import exposition
 from placement.planning.capacity import Watch
 from placement.providers.fleet import FleetCapacity
-from placement.providers.schemas import VersionsSchema
+from placement.providers.schemas import StatusSchema, VersionsSchema
 
 root_blueprint = Blueprint("root", __name__)
 _JSON, _HTML = "application/json", "text/html"
@@ -46,6 +47,21 @@ def versions() -> Response:
             ]
         }
     )
+
+
+# /ext/v1/status: which service answers, and to which caller.
+
+
+status_blueprint = Blueprint("status", __name__)
+
+
+@route(
+    status_blueprint, "/ext/v1/status", "GET", "placement:status:show", own_only=True, **shows(StatusSchema)
+)
+def status() -> Response:
+    """Return the release, the kind of database, the caller as it is known here, and the checks of health."""
+    answer = dump(StatusSchema, context.current().caller, context=context.use_cases().health)
+    return json_response(answer)
 
 
 # Health for load balancers and Kubernetes, where another server than ours hosts the application.

@@ -50,7 +50,7 @@ def _check(cluster: str | None) -> None:
 
 @page("/nodes/<cluster>/<node>", rule="clusters:nodes:show")
 def _node(cluster: str, node: str) -> Response:
-    uuid = next((uuid for name, uuid in use_cases().clusters.nodes(cluster) if name == node), None)
+    uuid = next((each.root_uuid for each in use_cases().clusters.nodes(cluster) if each.name == node), None)
     if uuid is None:
         raise NotFound(f"No node {node} found in cluster {cluster}; it may have been deleted.")
     return to(address(f"/hosts/{uuid}"))

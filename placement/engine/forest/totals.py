@@ -237,6 +237,20 @@ def used(forest: Forest, fleet: Fleet, class_id: int) -> Shares:
     return _shares(forest, fleet, entries.provider[held], entries.used[held], capacity)
 
 
+def by_group(fleet: Fleet, shares: Shares) -> list[tuple[int, int]]:
+    """Return the parts and wholes of the trees of each group together."""
+    sums = (np.bincount(fleet.group_of, amounts, len(fleet.groups)) for amounts in shares)
+    part, whole = (summed.astype(np.int64).tolist() for summed in sums)
+    return list(zip(part, whole, strict=True))
+
+
+def hosts_after(fleet: Fleet, after: int, count: int) -> list[int]:
+    """Return the places of the first `count` hosts with storage ids above `after`, by id."""
+    places = np.flatnonzero(~fleet.is_storage & (fleet.ids > after))
+    found: list[int] = places[np.argsort(fleet.ids[places])][:count].tolist()
+    return found
+
+
 def free_cores(forest: Forest, fleet: Fleet, cpus: int, memory: int) -> Shares:
     """Return how many whole cores are untouched, of all that can be allocated.
 

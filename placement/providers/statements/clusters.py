@@ -193,15 +193,23 @@ def find_nodes(connection: Executor, cluster_id: int, names: Collection[str]) ->
     return {row[1]: Node(*row) for row in connection.execute(statement)}
 
 
-def nodes_of(connection: Executor, cluster_id: int) -> list[tuple[str, str]]:
-    """Return (name, uuid of the host provider) of all nodes of a cluster, in order of their names."""
+class NamedNode(NamedTuple):
+    """A node by name, with the uuid of its host provider and when it was imported first."""
+
+    name: str
+    root_uuid: str
+    created_at: datetime.datetime
+
+
+def nodes_of(connection: Executor, cluster_id: int) -> list[NamedNode]:
+    """Return all nodes of a cluster, in order of their names."""
     statement = (
-        sa.select(_nodes.c.name, tables.providers.c.uuid)
+        sa.select(_nodes.c.name, tables.providers.c.uuid, _nodes.c.created_at)
         .join(tables.providers, tables.providers.c.id == _nodes.c.resource_provider_id)
         .where(_nodes.c.cluster_id == cluster_id)
         .order_by(_nodes.c.name)
     )
-    return [(row[0], row[1]) for row in connection.execute(statement)]
+    return [NamedNode(*row) for row in connection.execute(statement)]
 
 
 def node_on(connection: Executor, provider_id: int) -> str | None:

@@ -1,0 +1,74 @@
+"""Hosts, clusters and nodes tell their use and their state; a service tells which one it is."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+import pytest
+
+from placement import DISTRIBUTION
+from tests.client import Client, detail
+from tests.kubernetes import node_manifests, pod_manifest
+
+HOSTS = "/ext/v1/hosts"
+EDGE = "/ext/v1/clusters/edge"
+NODE = f"{EDGE}/nodes/edge-01"
+
+
+@pytest.fixture
+def edge(api: Client) -> Client:
+    """A cluster with a host of Kubernetes, and a host and a pool of storage in none."""
+    assert api.put(EDGE).status_code == 201
+    assert api.put(NODE, node_manifests("edge-01")).status_code == 201
+    host = api.provider("compute", VCPU={"total": 8, "allocation_ratio": 2.0}, MEMORY_MB=100)
+    pool = api.provider("pool", DISK_GB=1000)
+    api.carry(pool, "MISC_SHARES_VIA_AGGREGATE")
+    assert api.claim({host: {"VCPU": 3}}).status_code == 204
+    return api
+
+
+def test_a_host_has_the_capacity_and_use_of_its_tree_and_shared_storage_is_none(edge: Client):
+    first, second = edge.get(HOSTS).json["hosts"]
+    assert (first["cluster"], second["cluster"], second["name"]) == ("edge", None, "compute")
+    assert second["resources"] == {
+        "VCPU": {"capacity": 16, "used": 3},
+        "MEMORY_MB": {"capacity": 100, "used": 0},
+    }
+    assert edge.get(f"{HOSTS}?cluster=edge").json["hosts"] == [first]
+    assert "No cluster egde found" in detail(edge.get(f"{HOSTS}?cluster=egde"))
+
+
+def test_pages_of_hosts_lose_none(edge: Client):
+    whole = edge.get(HOSTS).json
+    first = edge.get(f"{HOSTS}?limit=1").json
+    rest = edge.get(f"{HOSTS}?limit=1&after={first['next']}").json
+    assert (first["hosts"] + rest["hosts"], rest["next"], whole["next"]) == (whole["hosts"], None, None)
+
+
+def test_a_cluster_has_the_sums_of_its_hosts_if_they_are_asked_for(edge: Client):
+    (host,) = edge.get(f"{HOSTS}?cluster=edge").json["hosts"]
+    assert edge.put("/ext/v1/clusters/empty").status_code == 201
+    of_edge, empty = edge.get("/ext/v1/clusters?include=use").json["clusters"]
+    assert (of_edge["hosts"], of_edge["resources"]) == (1, host["resources"])
+    assert (empty["hosts"], empty["resources"]) == (0, {})
+    assert "resources" not in edge.get("/ext/v1/clusters").json["clusters"][0]
+    assert "include: must be use" in detail(edge.get("/ext/v1/clusters?include=state"))
+
+
+def test_a_node_tells_its_pods_and_why_it_is_closed_if_that_is_asked_for(edge: Client):
+    (named,) = edge.get(f"{EDGE}/nodes").json["nodes"]
+    assert named.keys() == {"name", "resource_provider", "created_at"}
+    assert edge.put(f"{EDGE}/pods/default/web", pod_manifest()).status_code == 201
+    (node,) = edge.get(f"{EDGE}/nodes?include=state").json["nodes"]
+    assert (node["pods"], node["closed"]) == (1, [])
+    assert edge.put(NODE, node_manifests("edge-01", spec={"unschedulable": True})).status_code == 200
+    (node,) = edge.get(f"{EDGE}/nodes?include=state").json["nodes"]
+    assert (node["pods"], node["closed"]) == (1, ["it is cordoned (spec.unschedulable)"])
+
+
+def test_a_service_tells_its_release_its_database_and_the_caller(edge: Client):
+    status = edge.get("/ext/v1/status").json
+    assert (status["release"], status["user_id"]) == (version(DISTRIBUTION), "admin")
+    assert status["clusters"] is None
+    assert status["database"] in ("sqlite", "postgresql")
+    assert [check["name"] for check in status["checks"]][-1] == "forest-loaded"
