@@ -20,6 +20,7 @@ import requests
 import yaml
 
 from placement.client.cli import Catalog
+from placement.client.formats import heading
 from placement.pods.koordinator.settings import SETTINGS as SETTINGS_OF_CLUSTERS
 from placement.server.demonstration import examples
 from tests.claimants import Claimant
@@ -89,12 +90,13 @@ def test_lists_and_details_come_in_every_format(placement, arguments):
     header, *lines = csv.reader(io.StringIO(placement(*arguments, "-f", "csv").stdout))
     if isinstance(printed, list):
         assert (header, len(lines)) == (list(printed[0]), len(printed))
-        heading = placement(*arguments, "-f", "table").stdout.splitlines()[1]
-        assert all(f" {name} " in heading for name in header)
+        top = placement(*arguments, "-f", "table", "--wide").stdout.splitlines()[1]
+        # Scores of which there are none are no column for people.
+        assert all(f" {heading(name)} " in top for name in header if name != "Score")
     else:
         assert (header, len(lines), len(lines[0])) == (list(printed), 1, len(printed))
         table = placement(*arguments).stdout
-        assert all(f"| {name} " in table for name in header)
+        assert all(f"| {heading(name)} " in table for name in header)
 
 
 def test_candidates_name_roots_and_providers_with_their_amounts_and_scores(rows):
@@ -214,7 +216,6 @@ def test_every_setting_of_a_cluster_is_set_shown_and_unset(failure, placement, r
     bare = rows("cluster", "unset", "tuned", *SETTINGS)
     assert (bare["profile"], bare["description"]) == ("design", "")
     assert bare.keys() == {"name", "nodes", "profile", "description", "aggregate", "uuid"}
-    assert "no setting is named" in failure("cluster", "set", "tuned")
     placement("cluster", "delete", "tuned")
 
 
@@ -254,8 +255,6 @@ def test_a_request_is_claimed_for_several_consumers_or_for_none(failure, placeme
         placement("allocation", "delete", consumer)
     refused = failure("claim", "--count", "2", "resources=PCPU:64")
     assert refused.startswith("members[0]: no candidate: 64 PCPU free")
-    both = failure("claim", "--count", "2", "--consumer", next(iter(consumers)), *wanted)
-    assert both.startswith("--count: ")
     refused = failure("claim", "resources=PCPU:64")
     assert refused.startswith("no candidate: 64 PCPU free: 0 of 608 providers, in 0 trees; ")
     assert refused.endswith(" lacks 62 PCPU: it has 2 free")
@@ -274,8 +273,6 @@ def test_consumers_are_claimed_apart_together_and_into_groups(failure, placement
     (first,) = hosts("--consumer", consumer, "--apart", "--group", "web")
     others = hosts("--dry-run", "--count", "7", "--policy", "anti-affinity", "--group", "web")
     assert len({first, *others}) == 8
-    soft = failure("claim", "--dry-run", "--count", "2", "--soft", *wanted)
-    assert soft.startswith("--soft: needs a rule")
     partial = placement(
         "claim", "--dry-run", "--count", "8", "--minimum", "1", "--apart", "--group", "web", *wanted
     )
@@ -283,8 +280,6 @@ def test_consumers_are_claimed_apart_together_and_into_groups(failure, placement
     placement("allocation", "delete", consumer)
     flavors = rows("claim", "--dry-run", "--count", "2", "--together", *PINNED, "--cluster", "cloud")
     assert len({row["Provider"].split("/")[1] for row in flavors}) == 1
-    neither = failure("claim", "--count", "2")
-    assert neither.startswith("what to claim is a query such as")
 
 
 def test_an_explanation_ends_at_the_condition_that_nobody_meets(placement):
@@ -294,9 +289,12 @@ def test_an_explanation_ends_at_the_condition_that_nobody_meets(placement):
         "",
         " 1  1 CUSTOM_PODS free: 18 of 18 providers, in 18 trees",
         " 2  64 PCPU free: 0 of 608 providers, in 0 trees",
-        "      cloud/compute-01/core-0-8 lacks 62 PCPU: it has 2 free",
+        "      A provider of PCPU has 2 free at most; split=PCPU takes it from several of a host.",
     ]
-    assert len(told) == 4 + 5
+    assert told[6:] == [
+        "      cloud/compute-01/core-0-[8-11] each lacks 62 PCPU: it has 2 free",
+        "      cloud/compute-01/core-1-18 lacks 62 PCPU: it has 2 free",
+    ]
     told = placement("explain", "resources=CUSTOM_PODS:1", "explain=0").stdout.splitlines()
     assert (told[0], told[2]) == (
         "Fits in 18 trees.",
@@ -327,9 +325,8 @@ def test_candidates_flavors_and_pods_are_explained_in_one_table(placement, rows,
         told = placement(*command, status=1).stdout.splitlines()
         assert told[:2] == [f"Fits nowhere: nothing meets condition {empty + 1}.", ""]
         assert told[2 + empty].startswith(f"{empty + 1:2}  {table[empty]['Condition']}: 0 of ")
-        lines = [f"      {sentence}" for miss in nearest for sentence in miss["sentences"]]
-        assert told[3 + empty :] == lines
-        assert f" lacks {nearest[0]['missing']} {name}: it has {nearest[0]['free']} free" in lines[0]
+        lack = f" lacks {nearest[0]['missing']} {name}: it has {nearest[0]['free']} free"
+        assert any(line.endswith(lack) for line in told[3 + empty :])
 
 
 def test_an_explanation_of_a_pod_that_fits_counts_nodes(placement):
@@ -558,7 +555,7 @@ def test_options_come_before_what_a_file_says(tmp_path):
 # Commands, and what is said of them; `~` stands for the options of a flavor.
 WRONG = {
     "candidates resources=NOTHING:1": "No such resource class NOTHING.",
-    "candidates colour=red": "'colour' is no parameter of this request. Parameters of the Placement API: ",
+    "candidates colour=red": "'colour' is no parameter of this request; there are resources, ",
     "candidates required=X": "resources",
     "explain order_by=x resources=VCPU:1": "order_by: 'x' is no known order",
     "claim resources=VCPU:1 limit=2": "query: limit and explain make no sense in a claim",
@@ -568,9 +565,9 @@ WRONG = {
     "tree 00000000-0000-0000-0000-000000000000": "no such resource provider",
     "tree ''": ": no such resource provider",
     "cluster show 'a b%2F?#'": "No cluster a b%2F?# found",
-    "cluster show ''": "'' is no name of anything",
-    "cluster delete a/b": "'a/b' is no name of anything",
-    "node delete edge ..": "'..' is no name of anything",
+    "cluster show ''": "'' is no name: it is empty",
+    "cluster delete a/b": "'a/b' is no name: it is empty",
+    "node delete edge ..": "'..' is no name: it is empty",
     "cluster create Upper": "cluster: 'Upper' must be",
     "cluster delete edge": "Cluster edge still has 8 nodes",
     "node list nowhere": "No cluster nowhere found",
@@ -581,10 +578,8 @@ WRONG = {
     "node import edge pyproject.toml": "Malformed YAML",
     "node import edge /dev/null": "kind: the Node is missing",
     f"node import nowhere {NODE}": "edge-01: No cluster nowhere found",
-    "allocation show nobody": "consumer nobody holds nothing",
-    "allocation delete 'a b?'": "No allocations for consumer",
     "pod list nowhere": "No cluster nowhere found",
-    "pod show edge a/b": "'a/b' is no name of anything",
+    "pod show edge a/b": "'a/b' is no name: it is empty",
     "pod delete edge none": "none",
     "pod create edge /nonexistent": "/nonexistent: No such file or directory",
     f"pod create edge {NODE}": "kind: expected Pod, got 'Node'",
@@ -592,20 +587,38 @@ WRONG = {
     "pod translate edge pyproject.toml": "Malformed YAML",
     "flavor candidates ~ --cluster nowhere": "No cluster nowhere found",
     "flavor candidates ~ --property resources:CUSTOM_X=1": "CUSTOM_X",
-    "flavor translate": "--vcpus and --ram, or a FILE",
     "flavor translate /nonexistent": "/nonexistent: No such file",
     "flavor translate README.md": "README.md: is no JSON",
     "flavor translate /dev/null": "/dev/null: is no JSON",
-    "flavor translate - --image -": "--image: standard input is read",
-    "flavor translate ~ --property hw": "--property: hw is no KEY=VALUE",
-    "flavor translate ~ --image-property hw": "--image-property: hw is no KEY=VALUE",
     "flavor translate ~ --vcpus 0": "flavor.vcpus: must be a whole number",
-    "flavor translate ~ --limit 0": "options.limit: must be a whole number",
     "flavor candidates ~ --property hw:cpu_policy=x --property hw:numa_nodes=0": (
         "hw:cpu_policy: 'x' is none of dedicated, shared, mixed; hw:numa_nodes: '0'"
     ),
     "cluster list -c colour": "No recognized column names",
 }
+
+
+MISUSED = {
+    "allocation show nobody": "must be a UUID, not 'nobody'",
+    "allocation delete 'a b?'": "must be a UUID, not 'a b?'",
+    "claim --count 2 --consumer {CONSUMER} resources=PCPU:1": "--count: is for new consumers",
+    "claim --dry-run --count 2 --soft resources=PCPU:1": "--soft: needs a rule",
+    "claim --count 2": "what to claim is a query such as",
+    "cluster set tuned": "no setting is named",
+    "flavor translate": "--vcpus and --ram, or a FILE",
+    "flavor translate - --image -": "--image: standard input is read",
+    "flavor translate ~ --property hw": "--property: hw is no KEY=VALUE",
+    "flavor translate ~ --image-property hw": "--image-property: hw is no KEY=VALUE",
+    "flavor translate ~ --limit 0": "--limit: must be a whole number from 1 on",
+}
+
+
+@pytest.mark.parametrize("command", MISUSED)
+def test_arguments_that_make_no_sense_end_with_2(placement, command):
+    arguments = shlex.split(command.replace("~", shlex.join(PINNED)).replace("{CONSUMER}", CONSUMER))
+    refused = placement(*arguments, status=2)
+    assert refused.stdout == ""
+    assert MISUSED[command] in refused.stderr
 
 
 @pytest.mark.parametrize("command", WRONG)

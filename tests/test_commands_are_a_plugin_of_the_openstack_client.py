@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from placement.client import cli
+from placement.client import catalog, cli
 from placement.server.demonstration import examples
 from tests.commands import run, run_openstack
 
@@ -32,17 +32,17 @@ def openstack(examples_url) -> Run:
 
 def test_the_plugin_has_every_command_that_asks_a_service():
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
-    assert declared["openstack.placement_forest.v1"] == cli.entry_points()
-    assert len(cli.entry_points()) > 25
+    assert declared["openstack.placement_forest.v1"] == catalog.entry_points()
+    assert len(catalog.entry_points()) > 25
     local = {name for name, _ in cli.Catalog()} - {
-        name.removeprefix("placement_").replace("_", " ") for name in cli.entry_points()
+        name.removeprefix("placement_").replace("_", " ") for name in catalog.entry_points()
     }
     of_service = {"config check", "db check", "db upgrade", "db version", "serve"}
     assert local == {*of_service, "completion", "export", "help", "import", "man", "verify"}
 
 
 def test_no_other_plugin_has_these_names():
-    ours = {name.replace("_", " ") for name in cli.entry_points()}
+    ours = {name.replace("_", " ") for name in catalog.entry_points()}
     theirs = {
         point.name.replace("_", " ")
         for group in entry_points().groups

@@ -63,7 +63,7 @@ def test_a_node_tells_its_pods_and_why_it_is_closed_if_that_is_asked_for(edge: C
     assert (node["pods"], node["closed"]) == (1, [])
     assert edge.put(NODE, node_manifests("edge-01", spec={"unschedulable": True})).status_code == 200
     (node,) = edge.get(f"{EDGE}/nodes?include=state").json["nodes"]
-    assert (node["pods"], node["closed"]) == (1, ["it is cordoned (spec.unschedulable)"])
+    assert (node["pods"], node["closed"]) == (1, ["cordoned"])
 
 
 def test_a_service_tells_its_release_its_database_and_the_caller(edge: Client):

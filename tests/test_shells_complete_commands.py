@@ -16,7 +16,7 @@ LINES = [
     (["no"], ["node"]),
     (["node", ""], ["delete", "import", "list", "show"]),
     (["--url", "http://x", "node", "sh"], ["show"]),
-    (["node", "list", "-f", ""], ["csv", "json", "table", "value", "yaml"]),
+    (["node", "list", "-f", ""], ["csv", "json", "table", "value", "wide", "yaml"]),
     (["serve", "--au"], ["--auth"]),
     (["serve", "--auth", ""], ["keystone", "noauth2", "token"]),
     (["completion", ""], ["bash", "fish", "zsh"]),
@@ -96,6 +96,24 @@ def test_words_are_completed(shell, words, expected):
 def test_files_are_completed_where_there_is_nothing_to_choose_from(shell):
     name, script = shell
     assert completed(name, script, ["node", "import", "edge", "placement."]) == [script.name]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["node", "list", "ed"], ["edge"]),
+        (["candidates", "--cluster", "cl"], ["cloud"]),
+        (["node", "show", "edge", "edge-07"], ["edge-07"]),
+    ],
+)
+def test_names_are_asked_of_the_service(shell, examples_url, monkeypatch, tmp_path, words, expected):
+    command = tmp_path / "placement"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m placement.client "$@"\n')
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[1]))
+    monkeypatch.setenv("PLACEMENT_URL", examples_url)
+    assert completed(*shell, words) == expected
 
 
 def test_every_command_has_its_options_in_every_script(tmp_path):

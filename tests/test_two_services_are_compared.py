@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -80,7 +81,7 @@ def test_each_difference_is_told(services: tuple[Client, Client, str, str]):
     newcomer, more = str(uuid.uuid4()), str(uuid.uuid4())
     try:
         change(other, newcomer, more)
-        found = run("verify", *urls)
+        found, rows = run("verify", *urls), run("verify", *urls, "-o", "json")
     finally:
         # Generations only grow, so the first has to go through the same before both are equal again.
         change(first, newcomer, more)
@@ -88,12 +89,17 @@ def test_each_difference_is_told(services: tuple[Client, Client, str, str]):
             change_back(client, newcomer, more)
     assert found.returncode == 1
     *told, summary = found.stdout.splitlines()
-    assert told[:2] == ["traits: only B has CUSTOM_ODD", f"providers: only B has {more}"]
-    assert f"provider {provider(1)}: usages are {{'VCPU': 0}} in A and {{'VCPU': 3}} in B" in told
-    assert any(line.startswith(f"provider {provider(1)}: generation are") for line in told)
-    assert any(line.startswith(f"consumer {newcomer}: resources are {{}} in A and") for line in told)
+    assert told[:2] == ["trait CUSTOM_ODD: is only in B", f"provider more ({more}): is only in B"]
+    changed = f"provider host-1 ({provider(1)}):"
+    assert f"{changed} usages VCPU is 0 in A and 3 in B" in told
+    assert f"{changed} allocations {newcomer} resources VCPU is only in B, 3" in told
+    assert any(line.startswith(f"{changed} generation is ") for line in told)
+    assert f"consumer {newcomer}: resources {provider(1)} VCPU is only in B, 3" in told
     assert not any(provider(0) in line or provider(2) in line for line in told)
     assert summary.endswith(f": {len(told)} differences.")
+    assert (rows.returncode, rows.stderr.splitlines()[-1]) == (1, summary)
+    usage = {"kind": "provider", "uuid": provider(1), "name": "host-1", "what": "usages VCPU", "a": 0, "b": 3}
+    assert usage in json.loads(rows.stdout)
 
 
 def test_a_sample_reads_a_part(services: tuple[Client, Client, str, str]):

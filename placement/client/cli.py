@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import logging
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import EntryPoint, version
-from itertools import takewhile
+from itertools import groupby, takewhile
 from typing import Any
 
 from cliff.app import App
@@ -18,78 +17,13 @@ from cliff.commandmanager import CommandManager
 from cliff.help import HelpCommand
 
 from placement import DISTRIBUTION
+from placement.client.catalog import COMMANDS
 from placement.client.completion import parsers
+from placement.client.display import USAGE_EXIT
 from placement.client.formats import RED, painted
-
-# The commands, and where they live; a command is imported when it is wanted.
-
-
-_COMMANDS = {
-    "serve": "server.commands:Serve",
-    "config check": "server.commands:CheckConfiguration",
-    "db upgrade": "server.commands:Upgrade",
-    "db version": "server.commands:ShowSchemaVersion",
-    "db check": "server.commands:CheckDatabase",
-    "import": "migrate.commands:ImportIncumbent",
-    "export": "migrate.commands:ExportIncumbent",
-    "verify": "migrate.commands:VerifyServices",
-    "candidates": "client.commands.candidates:ListCandidates",
-    "explain": "client.commands.candidates:ExplainRequest",
-    "capacity": "client.commands.capacity:ShowCapacity",
-    "plan make": "client.commands.plan:MakePlan",
-    "plan show": "client.commands.plan:ShowPlan",
-    "plan check": "client.commands.plan:CheckPlan",
-    "plan apply": "client.commands.plan:ApplyPlan",
-    "claim": "client.commands.claim:ClaimRequest",
-    "tree": "client.commands.node:ShowTree",
-    "cluster list": "client.commands.cluster:ListClusters",
-    "cluster show": "client.commands.cluster:ShowCluster",
-    "cluster create": "client.commands.cluster:CreateCluster",
-    "cluster set": "client.commands.cluster:SetCluster",
-    "cluster unset": "client.commands.cluster:UnsetCluster",
-    "cluster delete": "client.commands.cluster:DeleteCluster",
-    "node list": "client.commands.node:ListNodes",
-    "node show": "client.commands.node:ShowNode",
-    "node import": "client.commands.node:ImportNodes",
-    "node delete": "client.commands.node:DeleteNode",
-    "pod list": "client.commands.pod:ListPods",
-    "pod show": "client.commands.pod:ShowPod",
-    "pod create": "client.commands.pod:CreatePods",
-    "pod delete": "client.commands.pod:DeletePod",
-    "pod preview": "client.commands.pod:PreviewPod",
-    "pod explain": "client.commands.pod:ExplainPod",
-    "pod translate": "client.commands.pod:TranslatePod",
-    "reservation list": "client.commands.reservation:ListReservations",
-    "reservation show": "client.commands.reservation:ShowReservation",
-    "reservation create": "client.commands.reservation:CreateReservations",
-    "reservation delete": "client.commands.reservation:DeleteReservation",
-    "allocation list": "client.commands.allocation:ListAllocations",
-    "allocation show": "client.commands.allocation:ShowAllocation",
-    "allocation delete": "client.commands.allocation:DeleteAllocation",
-    "audit": "client.commands.audit:ListAudit",
-    "sync kubernetes": "sync.command:SyncKubernetes",
-    "flavor translate": "client.commands.flavor:TranslateFlavor",
-    "flavor candidates": "client.commands.flavor:ListFlavorCandidates",
-    "flavor explain": "client.commands.flavor:ExplainFlavor",
-    "completion": "client.completion:PrintCompletion",
-    "help": "client.cli:Help",
-    "man": "client.completion:WriteManual",
-}
-
+from placement.client.suggestions import near
 
 _OF_CLIFF = {"complete", "help"}
-_PREFIX = "placement"
-_LOCAL = {"serve", "config", "db", "import", "export", "verify", "completion", "help", "man"}
-"""First words of commands that are no question to one service, so the `openstack` client lacks them."""
-
-
-def entry_points() -> dict[str, str]:
-    """Return the commands that the `openstack` client has, too, as entry points of pyproject.toml."""
-    return {
-        f"{_PREFIX}_{name.replace(' ', '_')}": f"placement.{place}"
-        for name, place in _COMMANDS.items()
-        if name.split()[0] not in _LOCAL
-    }
 
 
 class Catalog(CommandManager):
@@ -97,8 +31,8 @@ class Catalog(CommandManager):
 
     def __init__(self) -> None:
         super().__init__()
-        for name, place in _COMMANDS.items():
-            self.commands[name] = EntryPoint(name, f"placement.{place}", "placement.commands")
+        for name, entry in COMMANDS.items():
+            self.commands[name] = EntryPoint(name, entry.place, "placement.commands")
 
     def add_command(self, name: str, command_class: type[Command]) -> None:
         """Add a command, except for the ones that cliff adds to every program: ours are better."""
@@ -111,7 +45,6 @@ TOKEN_VARIABLE = "PLACEMENT_TOKEN"
 _DEFAULT_URL = "http://127.0.0.1:8778"
 _DEFAULT_TOKEN = "admin"
 _BROKEN_PIPE_EXIT = 141
-_USAGE_EXIT = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -143,7 +76,11 @@ class Placement(App):
         """Return a parser of the options that may stand before or behind any command."""
         # Abbreviations could swallow options of a command.
         parser = argparse.ArgumentParser(
-            self.NAME, description=description, add_help=False, allow_abbrev=False
+            self.NAME,
+            usage="%(prog)s [OPTION]... COMMAND [ARGUMENT]...",
+            description=description,
+            add_help=False,
+            allow_abbrev=False,
         )
         parser.add_argument("-h", "--help", dest="deferred_help", action="store_true", help="show this list")
         parser.add_argument("--version", action=_Version, help="print the version")
@@ -180,11 +117,13 @@ class Placement(App):
             self.interact()
 
     def list_commands(self) -> None:
-        """Print the options that stand before any command, and all commands."""
+        """Print the options that stand before any command, and all commands by section."""
         self.parser.print_help(self.stdout)
-        print("\ncommands:", file=self.stdout)
-        for command in parsers(self):
-            print(f"  {command.name:22}{command.summary.rstrip('.')}", file=self.stdout)
+        known = {command.name: command for command in parsers(self)}
+        for section, entries in groupby(COMMANDS.items(), lambda named: named[1].section):
+            print(f"\n{section}:", file=self.stdout)
+            for name, _ in entries:
+                print(f"  {name:22}{known[name].summary.rstrip('.')}", file=self.stdout)
 
     def run_subcommand(self, argv: list[str]) -> int:
         """Run the command that the arguments begin with."""
@@ -192,7 +131,7 @@ class Placement(App):
             self.command_manager.find_command(argv)
         except ValueError:
             self.LOG.error(self._unknown(argv))
-            return _USAGE_EXIT
+            return USAGE_EXIT
         return super().run_subcommand(argv)
 
     def _unknown(self, argv: Sequence[str]) -> str:
@@ -207,19 +146,15 @@ class Placement(App):
             # The group is right, so only the second word is wrong.
             typed = words[:2]
             verbs = {name.split()[1]: name for name in below if " " in name}
-            below = [verbs[verb] for verb in _near(words[1], verbs)] or below
+            below = [verbs[verb] for verb in near(words[1], verbs)] or below
         elif not below:
             typed = words[:2]
             starts = {name.split()[0] for name in names}
-            below = _near(" ".join(words[:2]), names) or [
-                name for name in names if name.split()[0] in _near(words[0], starts)
+            below = near(" ".join(words[:2]), names) or [
+                name for name in names if name.split()[0] in near(words[0], starts)
             ]
-        near = f"did you mean {' or '.join(below)}?" if below else f"`{self.NAME} --help` lists them"
-        return f"{' '.join(typed)}: no such command; {near}"
-
-
-def _near(word: str, known: Iterable[str]) -> list[str]:
-    return difflib.get_close_matches(word, known, n=3, cutoff=0.6)
+        hint = f"did you mean {' or '.join(below)}?" if below else f"`{self.NAME} --help` lists them"
+        return f"{' '.join(typed)}: no such command; {hint}"
 
 
 class _Version(argparse.Action):

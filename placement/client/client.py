@@ -10,6 +10,7 @@ from urllib.parse import quote, urlsplit
 import requests
 from keystoneauth1 import exceptions
 from keystoneauth1.session import Session
+from urllib3.exceptions import ProtocolError
 
 from placement.common.messages import without_schema
 from placement.common.microversions import NEWEST
@@ -67,6 +68,11 @@ class Client:
         # A proxy of the environment does not know what we call loopback.
         self._session.trust_env = not is_loopback(parts.hostname)
         self._session.headers.update({**HEADERS, _TOKEN: token})
+
+    @property
+    def url(self) -> str:
+        """Return where the service is."""
+        return self._url
 
     def get(self, path: str, query: Query = ()) -> Any:
         """Return the body of a GET. Raises ServiceError."""
@@ -127,7 +133,9 @@ class Client:
             raise ServiceError(message) from None
         except requests.Timeout:
             raise ServiceError(f"{self._url} does not answer in time") from None
-        except requests.ConnectionError:
+        except requests.ConnectionError as error:
+            if error.args and isinstance(error.args[0], ProtocolError):
+                raise ServiceError(f"{self._url} closed the connection before it answered") from None
             raise ServiceError(
                 f"{self._url} cannot be reached; is the service running, and --url right?"
             ) from None
@@ -160,7 +168,7 @@ def path(*segments: str) -> str:
     """
     for segment in segments:
         if segment in ("", ".", "..") or "/" in segment:
-            raise ServiceError(f"{segment!r} is no name of anything")
+            raise ServiceError(f"{segment!r} is no name: it is empty, dots only, or has a slash")
     return "".join(f"/{quote(segment, safe='')}" for segment in segments)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placement import DISTRIBUTION
+from placement.client.catalog import COMMANDS
 from placement.client.client import AUTHORITY_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE
 from placement.client.display import ActionCommand, argument
 from placement.engine.domain.errors import PlacementError
@@ -27,6 +28,7 @@ class CommandParser(NamedTuple):
     name: str
     parser: argparse.ArgumentParser
     summary: str
+    example: str = ""
 
     @property
     def options(self) -> list[argparse.Action]:
@@ -46,10 +48,10 @@ class CommandParser(NamedTuple):
 def parsers(app: App) -> Iterator[CommandParser]:
     """Yield every command in alphabetical order."""
     for name, place in sorted(app.command_manager):
-        command = place.load()(app, None)
+        command = place.load()(app, None, name)
         parser = command.get_parser(f"{app.NAME} {name}")
         summary = command.get_description().splitlines()[0]
-        yield CommandParser(name, parser, summary)
+        yield CommandParser(name, parser, summary, f"{app.NAME} {name} {COMMANDS[name].example}".rstrip())
 
 
 class PrintCompletion(ActionCommand):
@@ -70,7 +72,7 @@ class PrintCompletion(ActionCommand):
         # Each command has its own --help; the other options of placement may stand behind any.
         everywhere = [action for action in root._actions if action.dest != "deferred_help"]
         groups = {"": _group(root)}
-        for name, parser, summary in parsers(self.app):
+        for name, parser, summary, _ in parsers(self.app):
             first, _, last = name.rpartition(" ")
             if first not in groups:
                 inner = argparse.ArgumentParser(add_help=False)
@@ -82,12 +84,37 @@ class PrintCompletion(ActionCommand):
                 parser._add_action(action)
             for action in parser._actions:
                 if action.nargs != 0 and not action.choices:
-                    vars(action)["complete"] = shtab.FILE
+                    # Options do not follow the cluster that completers of other names look at.
+                    named = action.dest if action.dest == "cluster" or not action.option_strings else ""
+                    vars(action)["complete"] = _NAMES.get(named, shtab.FILE)
         script = shtab.complete(root, parsed_args.shell)
         if parsed_args.shell == "zsh":
             # Without eval it would run as the function that zsh finds in a file of this name.
             script = f"eval {shlex.quote(script)}"
         print(script, file=self.app.stdout)
+
+
+def _names_of(things: str, *, in_cluster: bool = True) -> dict[str, Any]:
+    """Return a completer that asks the service for names, of a cluster that is the word before."""
+    function, asked = f"_placement_{things}", f"placement {things} list {{}} -f value -c name 2>/dev/null"
+    words = ('"${COMP_WORDS[COMP_CWORD-1]}"', '"${words[CURRENT-1]}"', "(commandline -opc)[-1]")
+    bash, zsh, fish = (asked.format(word if in_cluster else "") for word in words)
+    return {
+        "bash": function,
+        "zsh": function,
+        "fish": f"({fish})",
+        "preamble": {
+            "bash": f'{function}() {{\n  compgen -W "$({bash})" -- "$1"\n}}',
+            "zsh": f'{function}() {{\n  compadd -- ${{(f)"$({zsh})"}}\n}}',
+        },
+    }
+
+
+_NAMES = {
+    "cluster": _names_of("cluster", in_cluster=False),
+    **{things: _names_of(things) for things in ("node", "pod", "reservation")},
+}
+"""How the names of things in a service are completed, by what an argument is called."""
 
 
 def _group(parser: argparse.ArgumentParser) -> Any:
@@ -161,6 +188,7 @@ def _page(command: CommandParser) -> Iterator[str]:
     if command.operands:
         yield from _explained("ARGUMENTS", command.operands)
     yield from _explained("OPTIONS", command.options)
+    yield from (".SH EXAMPLE", _text(command.example))
     yield from (".SH SEE ALSO", ".BR placement (1)")
 
 

@@ -11,9 +11,10 @@ import json
 import math
 import re
 import sys
+import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -25,7 +26,9 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 from stevedore.extension import Extension, ExtensionManager
 
+from placement.client.catalog import COMMANDS, PREFIX
 from placement.client.formats import Csv, Text, WrappedTable, Yaml
+from placement.client.suggestions import improved
 from placement.engine.domain.errors import PlacementError
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.engine.numa.cpus import format_cpu_list
@@ -37,10 +40,19 @@ if TYPE_CHECKING:
 # Arguments of commands: whole numbers, query parameters (KEY=VALUE), and files that are read.
 
 
+USAGE_EXIT = 2
+"""How a command ends whose arguments make no sense."""
+
+
+class UsageError(PlacementError):
+    """An error about the arguments of a command, which argparse cannot find."""
+
+
 Argument = Callable[[argparse.ArgumentParser], object]
 """A function that adds an argument to a parser."""
 Pairs = list[tuple[str, str]]
 STANDARD_INPUT = "-"
+_CLUSTER_IS = "cluster="
 
 
 def argument(*names: str, **options: Any) -> Argument:
@@ -59,6 +71,7 @@ def given(**members: Any) -> dict[str, Any]:
 
 
 CLUSTER = argument("cluster", help="name of the cluster")
+IN_CLUSTER = argument("--cluster", help="in this cluster only; cluster=NAME says the same")
 
 
 def _whole(least: int, most: float, what: str) -> Callable[[str], int]:
@@ -94,7 +107,32 @@ def parameter(text: str) -> tuple[str, str]:
     key, separator, value = text.partition("=")
     if not separator:
         raise argparse.ArgumentTypeError(f"{text}: is no KEY=VALUE, such as resources=VCPU:2")
+    if key == "limit":
+        try:
+            positive(value)
+        except argparse.ArgumentTypeError as error:
+            raise argparse.ArgumentTypeError(f"limit: {error}") from None
     return key, value
+
+
+def take_cluster(parsed: argparse.Namespace, words: Iterable[str]) -> list[str]:
+    """Take cluster=NAME out of words, as --cluster; return the other words. Raises UsageError for two."""
+    rest = []
+    for word in words:
+        if not word.startswith(_CLUSTER_IS):
+            rest.append(word)
+            continue
+        if parsed.cluster not in (None, word.removeprefix(_CLUSTER_IS)):
+            raise UsageError(f"cluster: {parsed.cluster} and {word.removeprefix(_CLUSTER_IS)} are two")
+        parsed.cluster = word.removeprefix(_CLUSTER_IS)
+    return rest
+
+
+def query_of(parsed: argparse.Namespace) -> Pairs:
+    """Return the query parameters, with --cluster as one of them. Raises UsageError for two clusters."""
+    words = take_cluster(parsed, [f"{key}={value}" for key, value in parsed.query])
+    query = [(key, value) for key, _, value in (word.partition("=") for word in words)]
+    return query if parsed.cluster is None else [*query, ("cluster", parsed.cluster)]
 
 
 QUERY = argument("query", nargs="+", type=parameter, metavar="KEY=VALUE", help="query parameter, repeatable")
@@ -125,7 +163,13 @@ def read_json(name: str) -> object:
     return document
 
 
-_TABLE = "table"
+_TABLE, _WIDE = "table", "wide"
+_WATCH_SECONDS = 2
+# The cursor goes home, and what is below it goes.
+_CLEAR = "\033[H\033[J"
+# Positional arguments and options come first; the other groups are of formats.
+_GROUPS_OF_COMMANDS = 2
+_FOLDED = "is_folded"
 _LIST = {"json": JSONFormatter, _TABLE: WrappedTable, "value": ValueFormatter, "yaml": Yaml, "csv": Csv}
 DRAWING = "tree"
 PROSE = "text"
@@ -133,6 +177,39 @@ ENOUGH = 1000
 """How many more entries are counted at most, so that no fleet makes an answer for people large."""
 _PAGE = 1000
 _Entry = TypeVar("_Entry")
+
+
+class _Help(argparse.HelpFormatter):
+    """A format of help without the options that are folded away, and with paragraphs."""
+
+    def add_usage(self, usage: Any, actions: Iterable[Any], groups: Any, prefix: Any = None) -> None:
+        """Add the usage without them."""
+        shown = [action for action in actions if not hasattr(action, _FOLDED)]
+        super().add_usage(usage, shown, groups, prefix)
+
+    def add_argument(self, action: argparse.Action) -> None:
+        """Add an argument unless it is folded away."""
+        if not hasattr(action, _FOLDED):
+            super().add_argument(action)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        fill = super()._fill_text
+        return "\n\n".join(fill(paragraph, width, indent) for paragraph in text.split("\n\n"))
+
+
+def pages_of(
+    client: Client, path: str, member: str, cursor: str, query: Pairs, size: int = _PAGE
+) -> Iterator[dict[str, Any]]:
+    """Return all entries of a list that comes in pages of `size`; the first page is read at once."""
+    query = [*query, ("limit", str(size))]
+
+    def entries(page: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        yield from page[member]
+        while page["next"] is not None:
+            page = client.get(path, [*query, (cursor, str(page["next"]))])
+            yield from page[member]
+
+    return entries(client.get(path, query))
 
 
 class ActionCommand(Command):
@@ -150,10 +227,22 @@ class ActionCommand(Command):
         parser: ArgumentParser = super().get_parser(prog_name)
         for add in self.arguments:
             add(parser)
+        parser.formatter_class = _Help
+        # Options may stand between parameters of a query.
+        vars(parser)["parse_args"] = parser.parse_intermixed_args
+        example = COMMANDS[(self.cmd_name or "").removeprefix(f"{PREFIX} ")].example
+        parser.epilog = f"example: {prog_name} {example}".rstrip()
         return parser
 
     def run(self, parsed_args: Namespace) -> int:
-        return super().run(parsed_args) or self.exit_status
+        """Run the command and return how it ends. Raises PlacementError, with names that were meant."""
+        try:
+            return super().run(parsed_args) or self.exit_status
+        except UsageError as error:
+            self.app.LOG.error(error)
+            return USAGE_EXIT
+        except PlacementError as error:
+            raise PlacementError(improved(str(error), lambda: self.client)) from error
 
     def _load_hooks(self) -> None:
         self._hooks = []
@@ -184,42 +273,111 @@ class ActionCommand(Command):
         print(text, file=self.app.stderr)
 
 
-class Details(ActionCommand, ShowOne):
+class _Output(ActionCommand):
+    """A command that prints rows or fields in one of several formats."""
+
+    _formatter_group: Any
+
+    def get_parser(self, prog_name: str) -> ArgumentParser:
+        """Return the parser, with the options of the output folded away from its help."""
+        parser = super().get_parser(prog_name)
+        chosen = parser._option_string_actions["--format"]
+        chosen.option_strings = [*chosen.option_strings, "-o"]
+        parser._option_string_actions["-o"] = chosen
+        self.add_output_options(self._formatter_group)
+        formats = ", ".join(map(str, chosen.choices or ()))
+        more = ", --watch" if "--watch" in parser._option_string_actions else ""
+        for group in parser._action_groups[_GROUPS_OF_COMMANDS:]:
+            group.description = None
+            for action in group._group_actions:
+                vars(action)[_FOLDED] = True
+        output = f"output: -o FORMAT ({formats}), -c COLUMN{more}; the manual page has all of it"
+        parser.epilog = f"{parser.epilog}\n\n{output}"
+        return parser
+
+    def add_output_options(self, group: Any) -> None:
+        """Add further options that choose the output."""
+
+
+class Details(_Output, ShowOne):
     """A command that prints the fields of one thing."""
 
     _formatters: ClassVar[Mapping[str, Any]] = {**_LIST, "shell": ShellFormatter}
 
 
-class Listing(ActionCommand, Lister):
+class Listing(_Output, Lister):
     """A command that prints rows, or what people read in their place."""
 
     left_out_first: ClassVar[Sequence[str]] = ()
     """The columns that narrow terminals can do without, the least important one first."""
+    kept: ClassVar[Sequence[str]] = ()
+    """The columns that the command is about, which every table has."""
+    only_wide: ClassVar[Sequence[str]] = ()
+    """The columns that tables have on request only."""
+    nothing: ClassVar[str] = ""
+    """What there is none of if there are no rows, with options in braces: `pods in cluster {cluster}`.
+
+    A command that has it lists what there is, so it can be repeated by --watch.
+    """
+    filters: ClassVar[Sequence[str]] = ()
+    """The options that leave out some of what there is."""
     says_how_many = "--limit N"
     _formatters: ClassVar[Mapping[str, Any]] = _LIST
     _form = _TABLE
     _rest = ""
 
-    def get_parser(self, prog_name: str) -> ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--wide", action="store_true", help="show all columns, however narrow the terminal is"
+    def add_output_options(self, group: Any) -> None:
+        """Add the choice of all columns and, where rows change by themselves, the repetition."""
+        formats = next(action for action in group._group_actions if action.dest == "formatter")
+        formats.choices = [*formats.choices, _WIDE]
+        group.add_argument(
+            "--wide", action="store_true", help="show all columns, however narrow the terminal is; -o wide"
         )
-        return parser
+        if self.nothing:
+            group.add_argument(
+                "--watch",
+                type=positive,
+                nargs="?",
+                const=_WATCH_SECONDS,
+                metavar="SECONDS",
+                help="list again and again, every %(const)s seconds unless it says otherwise, until Ctrl-C",
+            )
 
     @property
     def formatter_default(self) -> str:
         return self._form
 
     def run(self, parsed_args: Namespace) -> int:
-        parsed_args.left_out_first = self.left_out_first
+        parsed_args.left_out_first, parsed_args.kept = self.left_out_first, self.kept
+        parsed_args.only_wide = self.only_wide
+        if parsed_args.formatter == _WIDE:
+            parsed_args.formatter, parsed_args.wide = _TABLE, True
         if parsed_args.formatter == self._form and (parsed_args.columns or parsed_args.wide):
             # A choice of columns asks for rows.
             parsed_args.formatter = _TABLE
+        status = self._listed(parsed_args)
+        while status == 0 and getattr(parsed_args, "watch", None):
+            time.sleep(parsed_args.watch)
+            self.app.stdout.write(_CLEAR if self.app.stdout.isatty() else "\n")
+            status = self._listed(parsed_args)
+        return status
+
+    def _listed(self, parsed_args: Namespace) -> int:
+        self._rest = ""
         status = super().run(parsed_args)
         if self._rest:
             print(self._rest, file=self.app.stdout)
+        self.app.stdout.flush()
         return status
+
+    def produce_output(self, parsed_args: Namespace, column_names: Sequence[str], data: Iterable[Any]) -> int:
+        """Print the rows; a note says so if there are none."""
+        rows = iter(data)
+        first = list(islice(rows, 1))
+        if self.nothing and not first:
+            is_part = any(getattr(parsed_args, name) is not None for name in self.filters)
+            self.note(f"No {'such ' if is_part else ''}{self.nothing.format(**vars(parsed_args))}.")
+        return super().produce_output(parsed_args, column_names, chain(first, rows))
 
     def for_people(self, parsed_args: Namespace) -> bool:
         """Return whether a person reads the output, and not a program."""
@@ -250,16 +408,8 @@ class Listing(ActionCommand, Lister):
         `member` holds the entries of a page, `cursor` asks for the page after `next`. The first page is read
         at once, so that a refusal comes before anything is written. People see `most` without a limit.
         """
-        limit, client = parsed_args.limit, self.client
-        query = [*given(**wanted).items(), ("limit", str(min(limit or _PAGE, _PAGE)))]
-
-        def entries(page: dict[str, Any]) -> Iterator[dict[str, Any]]:
-            yield from page[member]
-            while page["next"] is not None:
-                page = client.get(path, [*query, (cursor, str(page["next"]))])
-                yield from page[member]
-
-        found = islice(entries(client.get(path, query)), limit)
+        limit, query = parsed_args.limit, [*given(**wanted).items()]
+        found = islice(pages_of(self.client, path, member, cursor, query, min(limit or _PAGE, _PAGE)), limit)
         return found if most is None or limit is not None else self.first(parsed_args, found, most)
 
 

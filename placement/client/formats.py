@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
 import re
@@ -22,7 +23,8 @@ from prettytable import PrettyTable
 Rows = Iterable[Sequence[Any]]
 
 _ESCAPE = "\033"
-_NUMBER = re.compile(r"(-?\d+)?")
+_NUMBER = re.compile(r"(-?\d+(\.\d+)?(%| GiB| GB)?)?")
+_UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 _BETWEEN = 3
 """What a column takes beside its text: a blank on both sides and a line."""
 
@@ -75,15 +77,19 @@ class WrappedTable(TableFormatter):
 
     def emit_list(self, column_names: Sequence[str], data: Rows, stdout: TextIO, parsed_args: Any) -> None:
         """Write a header and the rows; standard error tells what was left out."""
-        names, cells = list(column_names), [[_lines(cell) for cell in row] for row in data]
+        names, cells = list(map(heading, column_names)), [[_lines(cell) for cell in row] for row in data]
         room = None if parsed_args.wide else _room(parsed_args, stdout)
         if not (cells or parsed_args.print_empty):
             return
-        shown = list(range(len(names)))
+        asked = parsed_args.wide or parsed_args.columns
+        rare = () if asked else [*map(heading, parsed_args.only_wide)]
+        shown = [at for at, name in enumerate(names) if name not in rare]
         if room is not None and not parsed_args.columns:
-            order = [names.index(name) for name in parsed_args.left_out_first if name in names]
-            order += [at for at in range(len(names) - 1, 0, -1) if at not in order]
-            for at in order:
+            first = list(map(heading, parsed_args.left_out_first))
+            stay = set(map(heading, parsed_args.kept))
+            order = [names.index(name) for name in first if name in names]
+            order += [at for at in range(len(names) - 1, 0, -1) if at not in order and names[at] not in stay]
+            for at in [at for at in order if at in shown]:
                 if sum(_longest_word(names, cells, kept) + _BETWEEN for kept in shown) + 1 <= room:
                     break
                 shown.remove(at)
@@ -91,7 +97,7 @@ class WrappedTable(TableFormatter):
         # Columns of numbers stand right.
         right = [bool(cells) and all(_NUMBER.fullmatch("\n".join(row[at])) for row in cells) for at in shown]
         _write([names[at] for at in shown], kept, right, room, stdout)
-        missing = [name for at, name in enumerate(names) if at not in shown]
+        missing = [name for at, name in enumerate(names) if at not in shown and name not in rare]
         if missing:
             stdout.flush()
             print(f"Left out: {', '.join(missing)}; --wide shows all, -c COLUMN chooses.", file=sys.stderr)
@@ -99,8 +105,19 @@ class WrappedTable(TableFormatter):
     def emit_one(
         self, column_names: Sequence[str], data: Sequence[Any], stdout: TextIO, parsed_args: Any
     ) -> None:
-        rows = [[[name], _lines(value)] for name, value in zip(column_names, data, strict=True)]
+        rows = [[[heading(name)], _lines(value)] for name, value in zip(column_names, data, strict=True)]
         _write(["Field", "Value"], rows, [False, False], _room(parsed_args, stdout), stdout)
+
+
+_AS_WRITTEN = {"uuid": "UUID", "uid": "UID", "url": "URL", "qos": "QoS", "cpu": "CPU", "cpus": "CPUs"}
+
+
+def heading(name: str) -> str:
+    """Return the name of a column as people read it: `qos_class` is `QoS class`."""
+    if not name.islower():
+        return name
+    words = [_AS_WRITTEN.get(word, word) for word in name.split("_")]
+    return " ".join([words[0][:1].upper() + words[0][1:], *words[1:]])
 
 
 def _write(
@@ -191,6 +208,31 @@ def amounts(by_class: Mapping[str, int]) -> TextCell:
 def pairs(texts: Mapping[str, str]) -> TextCell:
     """Return a cell of one pair of a name and a text a line."""
     return TextCell(texts, (f"{name}={text}" for name, text in texts.items()))
+
+
+def documents(texts: Mapping[str, str]) -> TextCell:
+    """Return a cell of names with texts, each on a line of its own; JSON is indented below its name."""
+    shown = []
+    for name, text in texts.items():
+        is_json = text.startswith(("{", "["))
+        shown.append(f"{name}={json.dumps(json.loads(text), indent=2) if is_json else text}")
+    return TextCell(texts, shown)
+
+
+# Times, in UTC.
+
+
+def age(since: str, now: datetime.datetime) -> TextCell:
+    """Return a cell of how long ago a time was, in the largest unit that fits, such as 5m or 3d."""
+    seconds = max(0, int((now - datetime.datetime.fromisoformat(since)).total_seconds()))
+    name, unit = next((name, unit) for name, unit in _UNITS if seconds >= unit or unit == 1)
+    return TextCell(since, (f"{seconds // unit}{name}",))
+
+
+def moment(time: str, now: datetime.datetime) -> TextCell:
+    """Return a cell of a time to the second, without the date if it is of today."""
+    at = datetime.datetime.fromisoformat(time)
+    return TextCell(time, (f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M:%S}",))
 
 
 # Colour, for people at a terminal that has it.

@@ -9,12 +9,12 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placement.client.client import Client, path
-from placement.client.display import ActionCommand, argument, positive
+from placement.client.display import PROSE, ActionCommand, Prose, argument, positive
 from placement.engine.domain.identifiers import portions
 from placement.server import commands
 
@@ -38,6 +38,7 @@ _ARGUMENTS = (
     *commands.OPTIONS,
 )
 _EVERY_SECONDS = 5.0
+_MINUTES_FROM = 120
 LOG = logging.getLogger("placement.command")
 
 
@@ -85,9 +86,14 @@ def _run(parsed: argparse.Namespace, move: Callable[..., MigrationReport]) -> No
         may_remove=parsed.remove,
         rehearse=parsed.dry_run,
     )
-    table = PrettyTable(["What", "Added", "Changed", "Removed"])
-    table.add_rows([[what, one.added, one.changed, one.removed] for what, one in report.changes.items()])
-    print(table)
+    rows = [[what, one.added, one.changed, one.removed] for what, one in report.changes.items()]
+    differing = [row for row in rows if any(row[1:])]
+    if differing:
+        table = PrettyTable(["What", "Added", "Changed", "Removed"])
+        table.add_rows(differing)
+        print(table)
+    else:
+        print("Nothing differed.")
     if report.completed_consumers:
         print(f"{report.completed_consumers} holders without a record were given one.")
     compared = ", ".join(f"{count} {what}" for what, count in report.compared.items())
@@ -116,6 +122,7 @@ class Meter:
     def __init__(self) -> None:
         self._what = ""
         self._told = -math.inf
+        self._began = 0.0
         self._width = 0
 
     def __call__(self, what: str, done: int, total: int) -> None:
@@ -124,11 +131,16 @@ class Meter:
         now = time.monotonic()
         ends = done >= total
         if what != self._what:
-            self._what, self._told = what, -math.inf
+            self._what, self._told, self._began = what, -math.inf, now
         if not ends and now - self._told < (0.1 if is_terminal else _EVERY_SECONDS):
             return
         self._told = now
         line = f"{what}: {done} of {total}"
+        if not ends and now - self._began > _EVERY_SECONDS:
+            left = (now - self._began) / done * (total - done)
+            line += (
+                f", about {left / 60:.0f} min left" if left > _MINUTES_FROM else f", about {left:.0f} s left"
+            )
         # The rest of a longer line is written over.
         begin = f"\r{line:{self._width}}" if is_terminal else line
         self._width = 0 if ends else len(line)
@@ -139,10 +151,11 @@ class Meter:
 # `placement verify`: whether two running services say the same.
 
 
-class VerifyServices(ActionCommand):
+class VerifyServices(Prose):
     """Compare two running placement services, ours or OpenStack Placement's, by reading both over HTTP.
 
-    Prints what differs, and ends with 1 if anything does. The caller needs the right to read everything.
+    Prints what differs, class by class, and ends with 1 if anything does; a format such as -o json gives a
+    row for each difference. The caller needs the right to read everything.
     """
 
     arguments = (
@@ -157,7 +170,7 @@ class VerifyServices(ActionCommand):
         ),
     )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         token = self.app.options.token
         token_b = token if parsed_args.token_b is None else parsed_args.token_b
         found = Comparison(
@@ -166,12 +179,14 @@ class VerifyServices(ActionCommand):
             parsed_args.clients,
         )
         found.run(parsed_args.sample, Meter())
-        for difference in found.differences:
-            print(difference)
+        self.exit_status = 1 if found.differences else 0
         compared = ", ".join(f"{count} {what}" for what, count in found.compared.items())
         outcome = f"{len(found.differences)} differences" if found.differences else "no difference"
-        print(f"{compared}: {outcome}.")
-        return 1 if found.differences else 0
+        summary = f"{compared}: {outcome}."
+        if parsed_args.formatter == PROSE:
+            return ("Differences",), [(line,) for line in (*map(str, found.differences), summary)]
+        self.note(summary)
+        return Difference._fields, found.differences
 
 
 # Whether two running services say the same, read over HTTP as any client reads them.
@@ -185,10 +200,30 @@ Progress = Callable[[str, int, int], None]
 Connect = Callable[[], Client]
 
 
+class Difference(NamedTuple):
+    """A value that differs between two services, A and B; None where a service has none."""
+
+    kind: str
+    uuid: str
+    name: str
+    what: str
+    a: Any
+    b: Any
+
+    def __str__(self) -> str:
+        """Return it as a sentence."""
+        called = f"{self.name} ({self.uuid})" if self.name else self.uuid
+        begin = f"{self.kind} {called}: " + (f"{self.what} " if self.what else "")
+        if self.a is None or self.b is None:
+            where, value = ("B", self.b) if self.a is None else ("A", self.a)
+            return f"{begin}is only in {where}" + ("" if value is True else f", {value}")
+        return f"{begin}is {self.a} in A and {self.b} in B"
+
+
 class Comparison:
     """Two services, A and B, each asked by several threads at once.
 
-    `compared` are the numbers of things that were, `differences` a sentence for each.
+    `compared` are the numbers of things that were.
     """
 
     def __init__(self, connect_a: Connect, connect_b: Connect, clients: int) -> None:
@@ -197,7 +232,7 @@ class Comparison:
         self._clients = clients
         self._own = threading.local()
         self.compared: dict[str, int] = {}
-        self.differences: list[str] = []
+        self.differences: list[Difference] = []
 
     def run(self, sample: int | None, progress: Progress) -> None:
         """Compare names, providers with all they have, and the consumers that hold something of them.
@@ -205,21 +240,23 @@ class Comparison:
         `sample` limits the providers, chosen by chance. What differs is read once more before it counts, as
         both services may be written to meanwhile. Raises ServiceError.
         """
-        self._names("resource classes", _listed("resource_classes", "name"))
-        self._names("traits", lambda client: set(client.get("/traits")["traits"]))
-        providers = self._names("providers", _listed("resource_providers", "uuid"))
+        self._names("resource class", "resource classes", _listed("resource_classes", "name"))
+        self._names("trait", "traits", lambda client: dict.fromkeys(client.get("/traits")["traits"], ""))
+        providers = self._names("provider", "providers", _listed("resource_providers", "uuid", "name"))
         chosen = random.sample(providers, min(sample, len(providers))) if sample else providers
         consumers = self._each("provider", chosen, _provider, progress)
         self._each("consumer", sorted(consumers), _consumer, progress)
 
-    def _names(self, what: str, read: Callable[[Client], set[str]]) -> list[str]:
+    def _names(self, kind: str, kinds: str, read: Callable[[Client], dict[str, str]]) -> list[str]:
+        """Compare what both list, keys with names; return the keys that both have."""
         a, b = (read(client) for client in self._both())
-        if a != b:
+        if a.keys() != b.keys():
             a, b = (read(client) for client in self._both())
-        for only, where in ((a - b, "A"), (b - a, "B")):
-            self.differences += [f"{what}: only {where} has {name}" for name in sorted(only)]
-        self.compared[what] = len(a | b)
-        return sorted(a & b)
+        for key in sorted(a.keys() ^ b.keys()):
+            name, in_a = {**a, **b}[key], key in a
+            self.differences.append(Difference(kind, key, name, "", in_a or None, None if in_a else True))
+        self.compared[kinds] = len(a.keys() | b.keys())
+        return sorted(a.keys() & b.keys())
 
     def _each(self, what: str, uuids: list[str], read: _Read, progress: Progress) -> set[str]:
         """Compare things, several at a time; return the consumers that were met."""
@@ -230,19 +267,21 @@ class Comparison:
                 for consumers, differences in pool.map(lambda uuid: self._one(what, uuid, read), portion):
                     met |= consumers
                     self.differences += differences
-                done += len(portion)
-                progress(f"{what}s", done, len(uuids))
+                    done += 1
+                    progress(f"{what}s", done, len(uuids))
         self.compared[f"{what}s read"] = len(uuids)
         return met
 
-    def _one(self, what: str, uuid: str, read: _Read) -> tuple[set[str], list[str]]:
+    def _one(self, what: str, uuid: str, read: _Read) -> tuple[set[str], list[Difference]]:
         a, b = (read(client, uuid) for client in self._both())
         if a != b:
             a, b = (read(client, uuid) for client in self._both())
+        name: str = a.get("name") or b.get("name") or ""
+        in_a, in_b = dict(_leaves(a)), dict(_leaves(b))
         differences = [
-            f"{what} {uuid}: {part} are {a.get(part)} in A and {b.get(part)} in B"
-            for part in sorted({*a, *b})
-            if a.get(part) != b.get(part)
+            Difference(what, uuid, name, leaf, in_a.get(leaf), in_b.get(leaf))
+            for leaf in sorted({*in_a, *in_b})
+            if in_a.get(leaf) != in_b.get(leaf)
         ]
         return {*(a.get("allocations") or {}), *(b.get("allocations") or {})}, differences
 
@@ -256,9 +295,20 @@ class Comparison:
 _Read = Callable[[Client, str], dict[str, Any]]
 
 
-def _listed(route: str, member: str) -> Callable[[Client], set[str]]:
-    """Return a reader of one member of all that a route lists under its own name."""
-    return lambda client: {entry[member] for entry in client.get(f"/{route}")[route]}
+def _listed(route: str, member: str, name: str = "") -> Callable[[Client], dict[str, str]]:
+    """Return a reader of one member of all that a route lists under its own name, with their names."""
+    return lambda client: {entry[member]: entry.get(name, "") for entry in client.get(f"/{route}")[route]}
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values inside of objects by where they are, and each entry of a list as one that is there."""
+    if isinstance(value, list):
+        value = dict.fromkeys(value, True)
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{path} {key}".lstrip())
+    else:
+        yield path, value
 
 
 def _provider(client: Client, uuid: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import islice
@@ -16,6 +17,7 @@ from placement.server import schema
 from placement.storage import tables
 
 _SHOWN = 10
+_NAMED = 5
 
 
 def move(migration: Migration, owner: tuple[str, str], *, may_remove: bool) -> MigrationReport:
@@ -37,9 +39,10 @@ def move(migration: Migration, owner: tuple[str, str], *, may_remove: bool) -> M
     orphans = consumers.complete(migration, owner)
     left = consumers.only_in(target, known.union(orphans))
     if not may_remove and (gone or left):
+        names = [present.providers[uuid].name for uuid in gone]
         raise Conflict(
-            f"{len(gone)} providers and {len(left)} consumers are in the target and not in the source; "
-            "allow to remove them with --remove, or choose another target"
+            f"{_counted('providers', names)} and {_counted('consumers', left)} are in the target and not in "
+            "the source; allow to remove them with --remove, or choose another target"
         )
     moved = {wanted.ids[uuid]: at[uuid] for uuid in wanted.ids}
     fresh = {at[uuid] for uuid in wanted.ids if uuid not in present.ids}
@@ -52,6 +55,12 @@ def move(migration: Migration, owner: tuple[str, str], *, may_remove: bool) -> M
     _refuse("The two databases differ afterwards", list(islice(found, _SHOWN)))
     report.compared = {"providers": len(wanted.ids), "consumers": len(known) + len(orphans)}
     return report
+
+
+def _counted(what: str, names: Sequence[str]) -> str:
+    """Return how many things there are, with the first names."""
+    shown = ", ".join([*names[:_NAMED], *(["..."] if len(names) > _NAMED else [])])
+    return f"{len(names)} {what}{f' ({shown})' if names else ''}"
 
 
 def _analyze(target: Endpoint) -> None:

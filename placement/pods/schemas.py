@@ -47,7 +47,7 @@ from placement.pods.koordinator.annotations import status_document
 from placement.pods.manifests.pod import quantities
 from placement.pods.model import AllocatePolicy, QosClass, ResourceStatus
 from placement.pods.rows import PodAnswer
-from placement.pods.views import CpuView
+from placement.pods.views import Closure, CpuView
 from placement.providers.schemas import CapacityUsedSchema
 from placement.providers.statements.contents import Stored
 from placement.providers.statements.providers import TreeMember
@@ -203,8 +203,8 @@ class ClusterListedSchema(ClusterShownSchema):
         """Return a cluster as it is shown by itself, with its hosts, and the use that `context` has of it."""
         shown = {**super().body(source.cluster), "hosts": source.hosts}
         if context is not None:
-            dumped: Any = self.fields["resources"].dumper()
-            shown["resources"] = dumped(context.get(source.cluster.name, {}), None)
+            resources: Any = self.fields["resources"]
+            shown["resources"] = resources.dumper()(context.get(source.cluster.name, {}), None)
         return shown
 
 
@@ -229,7 +229,7 @@ class NodeReferenceSchema(AnswerSchema):
     resource_provider = Uuid(source="root_uuid")
     created_at = String(source=lambda node: f"{node.created_at.isoformat(timespec='seconds')}Z")
     pods = Integer(metadata=OPTIONAL, source=_of_state("pods"))
-    closed = texts(metadata=OPTIONAL, source=_of_state("closed"))
+    closed = Sequence(Choice(list(Closure)), metadata=OPTIONAL, source=_of_state("closed"))
 
 
 class NodesSchema(AnswerSchema):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -211,11 +212,19 @@ class ClosedNode(NamedTuple):
     why: str
 
 
+class Closure(StrEnum):
+    """A reason why a node takes no pods, or only some."""
+
+    CORDONED = "cordoned"
+    TAINTED = "tainted"
+    UNREADABLE = "unreadable"
+
+
 class NodeState(NamedTuple):
     """The state of a node: how many pods it has, and why it is closed to pods, if it is."""
 
     pods: int
-    closed: list[str]
+    closed: list[Closure]
 
 
 class ClosedNodes:
@@ -228,24 +237,28 @@ class ClosedNodes:
         """Return the nodes of a cluster that refuse pods, by name. Raises NotFound, Unavailable."""
         nodes = sorted(self._cluster_cache.snapshot(cluster).nodes.values(), key=lambda node: node.name)
         return [
-            ClosedNode(cluster, node.name, node.root_uuid, why) for node in nodes for why in _reasons(node)
+            ClosedNode(cluster, node.name, node.root_uuid, why) for node in nodes for _, why in _reasons(node)
         ]
 
     def states(self, cluster: str) -> dict[str, NodeState]:
         """Return the states of the nodes of a cluster by name. Raises NotFound, Unavailable."""
         nodes = self._cluster_cache.snapshot(cluster).nodes.values()
-        return {node.name: NodeState(len(node.pods), list(_reasons(node))) for node in nodes}
+        return {
+            node.name: NodeState(len(node.pods), list(dict.fromkeys(by for by, _ in _reasons(node))))
+            for node in nodes
+        }
 
 
-def _reasons(node: NodeInfo) -> Iterator[str]:
+def _reasons(node: NodeInfo) -> Iterator[tuple[Closure, str]]:
     if node.attributes.unschedulable:
-        yield "it is cordoned (spec.unschedulable)"
+        yield Closure.CORDONED, "it is cordoned (spec.unschedulable)"
     for taint in node.attributes.taints:
         if taint.effect != "PreferNoSchedule":
-            yield f"the taint {taint} keeps pods off that do not tolerate it"
+            yield Closure.TAINTED, f"the taint {taint} keeps pods off that do not tolerate it"
     for pod in node.pods:
         if pod.unreadable:
-            yield f"no pod is bound there while the resource-status of pod {pod.full_name} cannot be read"
+            why = f"no pod is bound there while the resource-status of pod {pod.full_name} cannot be read"
+            yield Closure.UNREADABLE, why
 
 
 __all__ = ["Check", "HostView", "HostViews", "NamedPlace", "TreeMember"]

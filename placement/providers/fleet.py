@@ -77,7 +77,7 @@ class QueryNames(NamedTuple):
     traits: Sequence[str] = ()
 
 
-class ClassUse(NamedTuple):
+class UsedCapacity(NamedTuple):
     """The capacity of a resource class, and what is used of it, in units of the class."""
 
     capacity: int
@@ -90,7 +90,7 @@ class HostUse(NamedTuple):
     uuid: str
     name: str
     cluster: str | None
-    resources: Mapping[str, ClassUse]
+    resources: Mapping[str, UsedCapacity]
 
 
 class Hosts:
@@ -203,7 +203,7 @@ class FleetSnapshot:
                 found.append(HostUse(rows[id_].uuid, rows[id_].name, cluster, _by_class(used)))
         return found, ids[places[count - 1]] if len(places) > count else None
 
-    def by_cluster(self) -> dict[str, Mapping[str, ClassUse]]:
+    def by_cluster(self) -> Mapping[str, Mapping[str, UsedCapacity]]:
         """Return the capacity and use of the trees of each cluster that has some, by class."""
         sums = {name: totals.by_group(self._all, share) for name, share in self._uses().items()}
         found = {}
@@ -263,8 +263,8 @@ class FleetSnapshot:
         return totals.stranded_cores(view.forest, all_, ids[_CPUS], ids[_MEMORY], COMMON_REQUEST)
 
 
-def _by_class(used: Mapping[str, tuple[int, int]]) -> dict[str, ClassUse]:
-    return {name: ClassUse(capacity, part) for name, (part, capacity) in used.items() if part or capacity}
+def _by_class(used: Mapping[str, tuple[int, int]]) -> dict[str, UsedCapacity]:
+    return {name: UsedCapacity(capacity, part) for name, (part, capacity) in used.items() if part or capacity}
 
 
 # Capacity and its use: sums of the forest by cluster or aggregate, or by host.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from placement.client import display
-from placement.client.display import PROSE, ActionCommand, Prose, argument, folded, limit
+from placement.client.display import PROSE, ActionCommand, Prose, argument, consumer_uuid, folded, limit
 from placement.client.formats import amounts
 from placement.engine.domain.errors import PlacementError
 
@@ -18,7 +18,7 @@ _LISTED = ("Consumer", "Provider", "Amounts", "Project", "User", "Type", "Cluste
 _COLUMNS = ("Provider", "Amounts", "Project", "User", "Type", "UUID")
 _TEXT = ("Allocations",)
 _SHOWN = 20
-_CONSUMER = argument("consumer", metavar="CONSUMER", help="uuid of the consumer")
+_CONSUMER = argument("consumer", metavar="CONSUMER", type=consumer_uuid, help="uuid of the consumer")
 
 
 class ListAllocations(Prose):
@@ -36,6 +36,9 @@ class ListAllocations(Prose):
         limit(f"of so many consumers at most (else {_SHOWN} for people)"),
     )
     left_out_first = ("Dedicated CPUs", "UUID", "User", "Type", "Cluster", "Project")
+    kept = ("Provider", "Amounts")
+    nothing = "allocations"
+    filters = ("project", "user", "type", "provider", "cluster")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         client = self.client

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from datetime import UTC, datetime
 from typing import Any
 
 from placement.client.display import Listing, argument, limit
-from placement.client.formats import TextCell, lines
+from placement.client.formats import TextCell, lines, moment
 from placement.engine.domain.audit import Action, TargetKind
 
 _COLUMNS = ("Time", "User", "Project", "Action", "Type", "Target", "Request")
@@ -23,7 +24,7 @@ _SHOWN = 50
 
 
 class ListAudit(Listing):
-    """List changes with the users that made them, the newest first."""
+    """List changes with the users that made them, the newest first; times are in UTC."""
 
     arguments = (
         argument("--user", help="changes of this user"),
@@ -38,19 +39,24 @@ class ListAudit(Listing):
         argument("--long", action="store_true", help="with what was there before and after, and from where"),
         limit("so many at most (default %(default)s)", _SHOWN),
     )
+    left_out_first = ("Caller's request", "Address", "Roles", "Request", "Project", "User")
+    kept = ("Action", "Type", "Target", "Before", "After")
+    nothing = "changes"
+    filters = _FILTERS
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         given = {_PARAMETERS.get(name, name): getattr(parsed_args, name) for name in _FILTERS}
         events = self.pages(parsed_args, "/ext/v1/audit", "events", "marker", given)
         columns = _COLUMNS + _LONG if parsed_args.long else _COLUMNS
-        return columns, (_row(event)[: len(columns)] for event in events)
+        now = datetime.now(UTC)
+        return columns, (_row(event, now)[: len(columns)] for event in events)
 
 
-def _row(event: dict[str, Any]) -> tuple[Any, ...]:
+def _row(event: dict[str, Any], now: datetime) -> tuple[Any, ...]:
     initiator, target = event["initiator"], event["target"]
     documents = {each["name"]: each["content"] for each in event["attachments"]}
     return (
-        event["eventTime"],
+        moment(event["eventTime"], now),
         initiator["id"],
         initiator.get("project_id"),
         event["action"],

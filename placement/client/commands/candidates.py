@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from placement.client import display
-from placement.client.display import ENOUGH, PROSE, QUERY, Listing, Prose
+from placement.client.display import ENOUGH, IN_CLUSTER, PROSE, QUERY, Listing, Pairs, Prose, query_of
 from placement.client.formats import GREEN, RED, TextCell, amounts, lines, painted
+
+if TYPE_CHECKING:
+    from placement.client.client import Client
 
 SHOWN = 10
 """How many candidates are shown to people unless they ask for a number."""
@@ -22,6 +25,8 @@ class CandidateListing(Listing):
     """A command that lists candidates, a row for each provider of each candidate."""
 
     left_out_first = ("UUID", "Root", "Groups")
+    kept = ("Provider", "Amounts", "Score")
+    only_wide = ("UUID",)
 
     def rows(
         self, parsed_args: argparse.Namespace, body: Mapping[str, Any], *, limited: bool
@@ -60,11 +65,11 @@ class ListCandidates(CandidateListing):
     listed.
     """
 
-    arguments = (QUERY,)
+    arguments = (QUERY, IN_CLUSTER)
     says_how_many = "limit=N"
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
-        query = list(parsed_args.query)
+        query = query_of(parsed_args)
         limited = any(key == "limit" for key, _ in query)
         if self.for_people(parsed_args) and not limited:
             query.append(("limit", str(SHOWN + ENOUGH)))
@@ -74,12 +79,15 @@ class ListCandidates(CandidateListing):
         body = self.client.get("/ext/v1/allocation_candidates", query)
         scores = [request.get("score") for request in body["allocation_requests"]]
         rows = self.rows(parsed_args, body, limited=limited)
+        if all(score is None for score in scores) and self.for_people(parsed_args):
+            return COLUMNS, rows
         return (*COLUMNS, "Score"), [(*row, scores[row[0] - 1]) for row in rows]
 
 
 # `placement explain`, and how all explanations are shown: why nothing fits, or where most is lost.
 
 
+_LACKS = " lacks "
 _COLUMNS = ("#", "Condition", "Came", "Passed", "Trees", "Nearest")
 
 Explanation = Mapping[str, Any]
@@ -88,13 +96,18 @@ Explanation = Mapping[str, Any]
 class Explaining(Prose):
     """A command that explains why a request, flavor or pod fits nowhere, in sentences or in rows."""
 
-    def told(self, parsed_args: argparse.Namespace, explanation: Explanation) -> tuple[tuple[str, ...], Any]:
-        """Return the sentences, or rows if a format is given; the command ends with 1 if nothing fits."""
+    def told(
+        self, parsed_args: argparse.Namespace, explanation: Explanation, mend: Sequence[str] = ()
+    ) -> tuple[tuple[str, ...], Any]:
+        """Return the sentences, or rows if a format is given; the command ends with 1 if nothing fits.
+
+        `mend` are sentences about what would help, which come before the near misses.
+        """
         self.exit_status = 0 if explanation["first_empty"] is None else 1
         if parsed_args.formatter == PROSE:
             colour = RED if self.exit_status else GREEN
             verdict = painted(_verdict(explanation), colour, self.app.stdout)
-            return ("Explanation",), [(line,) for line in (verdict, "", *_sentences(explanation))]
+            return ("Explanation",), [(line,) for line in (verdict, "", *_sentences(explanation, mend))]
         rows = []
         for at, stage in enumerate(explanation["stages"]):
             passed = stage["trees"] if stage["providers"] is None else stage["providers"]
@@ -111,23 +124,59 @@ class ExplainRequest(Explaining):
     The arguments are the parameters of GET /ext/v1/allocation_candidates, such as resources=VCPU:2.
     """
 
-    arguments = (QUERY,)
+    arguments = (QUERY, IN_CLUSTER)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
-        query = [(key, value) for key, value in parsed_args.query if key != "explain"]
+        query = [(key, value) for key, value in query_of(parsed_args) if key != "explain"]
         if all(key != "limit" for key, _ in query):
             query.append(("limit", str(ENOUGH)))
-        query.append(("explain", "1"))
-        return self.told(parsed_args, self.client.get("/ext/v1/allocation_candidates", query)["explanation"])
+        asked = [*query, ("explain", "1")]
+        explanation = self.client.get("/ext/v1/allocation_candidates", asked)["explanation"]
+        mend = _mend(self.client, query, explanation) if parsed_args.formatter == PROSE else ()
+        return self.told(parsed_args, explanation, list(mend))
 
 
-def _sentences(explanation: Explanation) -> Iterator[str]:
+def _mend(client: Client, query: Pairs, explanation: Explanation) -> Iterator[str]:
+    """Yield what splitting an amount over providers of a host would give, if no provider has enough of it."""
+    empty = explanation["first_empty"]
+    stage = {} if empty is None else explanation["stages"][empty]
+    if stage.get("kind") != "amount":
+        return
+    given, name, split = dict(query), stage["resource_class"], f"split{stage['group']}"
+    most = max((miss["free"] for miss in explanation["nearest"] if "free" in miss), default=0)
+    if name in given.get(split, "").split(","):
+        return
+    cluster = {"cluster": given["cluster"]} if "cluster" in given else {}
+    question = {"kinds": {name: {"querystring": f"resources={name}:1"}}, "by": ["host"], **cluster}
+    room = client.post("/ext/v1/capacity", question)["kinds"][name]
+    free = {host["name"]: host["classes"][name]["free"] for host in room["hosts"]}
+    best = max(free, key=lambda host: free[host], default=None)
+    if best is None or free[best] <= most:
+        return
+    yield f"A provider of {name} has {most} free at most; {split}={name} takes it from several of a host."
+    where, total = given.get("cluster", "all hosts"), room["total"]["classes"][name]["free"]
+    short = "" if free[best] >= stage["wanted"] else f", less than {stage['wanted']}"
+    yield f"In {where} {total} are free, on one host {free[best]} at most ({best}){short}."
+
+
+def _sentences(explanation: Explanation, mend: Sequence[str]) -> Iterator[str]:
     """Yield a line for each condition up to the first that none meets, and the near misses."""
     stages, empty = explanation["stages"], explanation["first_empty"]
     for at, stage in enumerate(stages if empty is None else stages[: empty + 1]):
         yield f"{at + 1:2}  {stage['sentence']}"
-    for miss in explanation["nearest"]:
-        yield from (f"      {line}" for line in miss["sentences"])
+    yield from (f"      {line}" for line in (*mend, *near_misses(explanation["nearest"])))
+
+
+def near_misses(nearest: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the sentences of near misses; providers that differ in a number and lack the same are one."""
+    alike: dict[str, list[str]] = {}
+    for miss in nearest:
+        for sentence in miss["sentences"]:
+            name, verb, lack = sentence.partition(_LACKS)
+            alike.setdefault(verb + lack, []).append(name)
+    for lack, names in alike.items():
+        for name, _, count in display.folded((name, {}) for name in names):
+            yield f"{name}{' each' if count > 1 else ''}{lack}"
 
 
 def _verdict(explanation: Explanation) -> str:

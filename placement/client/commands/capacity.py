@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from placement.client.commands.flavor import OPTIONS, document_beside
-from placement.client.display import STANDARD_INPUT, Listing, argument, given, read_yaml, repeatable
+from placement.client.display import (
+    IN_CLUSTER,
+    STANDARD_INPUT,
+    Listing,
+    UsageError,
+    argument,
+    given,
+    read_yaml,
+    repeatable,
+    take_cluster,
+)
 from placement.client.formats import amounts
 from placement.engine.domain.errors import PlacementError
 
@@ -39,7 +49,7 @@ class ShowCapacity(Listing):
     arguments = (
         argument("kinds", nargs="*", metavar="KIND", help="file, query parameter or query"),
         *OPTIONS,
-        argument("--cluster", help="in this cluster only"),
+        IN_CLUSTER,
         argument(
             "--by",
             action="append",
@@ -49,6 +59,7 @@ class ShowCapacity(Listing):
         *WORLD,
     )
     left_out_first = ("Stranded", "Fragmentation", "Hosts", "Taking")
+    kept = ("Of", "Room", "Runs out first")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], Any]:
         by = parsed_args.by or ["cluster"]
@@ -75,7 +86,7 @@ def kinds_of(parsed: argparse.Namespace) -> dict[str, Any]:
     """Return the kinds that `kinds` and the options of flavors describe, by name. Raises PlacementError."""
     kinds: dict[str, Any] = {}
     parameters = []
-    for text in parsed.kinds:
+    for text in take_cluster(parsed, parsed.kinds):
         name, colon, rest = text.partition(":")
         if not (colon and name and rest) or set("=&/.") & set(name):
             # The colon is part of a query or a path.
@@ -91,14 +102,14 @@ def kinds_of(parsed: argparse.Namespace) -> dict[str, Any]:
     if parameters:
         kinds["query"] = {"querystring": "&".join(parameters)}
     if not kinds:
-        raise PlacementError("what to count is missing: a file, a query such as resources=VCPU:2, or --vcpus")
+        raise UsageError("what to count is missing: a file, a query such as resources=VCPU:2, or --vcpus")
     return kinds
 
 
 def _read(file: str, parsed: argparse.Namespace) -> dict[str, Any]:
     """Return a pod or a flavor from a file. Raises PlacementError naming it."""
     if file != STANDARD_INPUT and not Path(file).exists():
-        raise PlacementError(f"{file}: is no file and no query, such as resources=VCPU:2")
+        raise UsageError(f"{file}: is no file and no query, such as resources=VCPU:2")
     if Path(file).suffix == ".json" or file == STANDARD_INPUT:
         return document_beside(parsed, file)
     documents = read_yaml(file)
@@ -128,13 +139,13 @@ def _pairs(option: str, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
     for text in texts:
         key, separator, value = text.rpartition("=")
         if not separator:
-            raise PlacementError(f"{option}: {text} is no NAME=NUMBER")
+            raise UsageError(f"{option}: {text} is no NAME=NUMBER")
         yield key, value
 
 
 def _whole(option: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
-        raise PlacementError(f"{option}: {text} is no whole number")
+        raise UsageError(f"{option}: {text} is no whole number")
     return int(text)
 
 
@@ -142,4 +153,4 @@ def _ratio(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise PlacementError(f"--ratio: {text} is no number") from None
+        raise UsageError(f"--ratio: {text} is no number") from None

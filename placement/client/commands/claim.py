@@ -11,9 +11,19 @@ from uuid import uuid4
 from placement.client import display
 from placement.client.commands.capacity import WORLD, world_of
 from placement.client.commands.flavor import OPTIONS, document_beside
-from placement.client.display import Listing, argument, consumer_uuid, given, parameter, positive, repeatable
+from placement.client.display import (
+    IN_CLUSTER,
+    Listing,
+    UsageError,
+    argument,
+    consumer_uuid,
+    given,
+    parameter,
+    positive,
+    query_of,
+    repeatable,
+)
 from placement.client.formats import amounts, lines
-from placement.engine.domain.errors import PlacementError
 
 _COLUMNS = ("Consumer", "Provider", "Amounts", "Groups", "UUID")
 _OWNER = "operator"
@@ -53,7 +63,7 @@ class ClaimRequest(Listing):
         argument("--type", default=_TYPE, help="what it is (default %(default)s)"),
         argument("query", nargs="*", type=parameter, metavar="KEY=VALUE", help="query parameter, repeatable"),
         *OPTIONS,
-        argument("--cluster", help="for flavors: in this cluster only"),
+        IN_CLUSTER,
         argument("--dry-run", action="store_true", help="claim nothing, show what they would get"),
         *WORLD,
     )
@@ -61,7 +71,7 @@ class ClaimRequest(Listing):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         if parsed_args.count is not None and parsed_args.consumer is not None:
-            raise PlacementError("--count: is for new consumers, of which --consumer names one")
+            raise UsageError("--count: is for new consumers, of which --consumer names one")
         claim = {
             "project_id": parsed_args.project,
             "user_id": parsed_args.user,
@@ -72,6 +82,8 @@ class ClaimRequest(Listing):
         together = _together(parsed_args)
         if parsed_args.count is None and not together:
             body = self.client.post("/ext/v1/claims", {**claim, **consumer})
+            if parsed_args.consumer is None:
+                self._say_how_to_release([body])
             return _COLUMNS, self._rows([body])
         count = parsed_args.count or 1
         members = [consumer, *({"consumer_uuid": str(uuid4())} for _ in range(count - 1))]
@@ -84,7 +96,13 @@ class ClaimRequest(Listing):
             refused = next(each for each in body["members"] if "error" in each)
             reason = refused["error"]["detail"].strip().splitlines()[-1].strip()
             self.note(f"{len(placed)} of {count}: {reason}")
+        if parsed_args.consumer is None and not parsed_args.dry_run:
+            self._say_how_to_release(placed)
         return _COLUMNS, self._rows(placed)
+
+    def _say_how_to_release(self, claimed: Sequence[Mapping[str, Any]]) -> None:
+        for each in claimed:
+            self.note(f"To release it: placement allocation delete {each['consumer_uuid']}")
 
     def _rows(self, claimed: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
         known = display.of(self.client, {provider for each in claimed for provider in each["allocations"]})
@@ -99,12 +117,12 @@ class ClaimRequest(Listing):
 
 
 def _wanted(parsed: argparse.Namespace) -> dict[str, Any]:
-    if parsed.query and parsed.cluster is not None:
-        raise PlacementError("--cluster: is for flavors; a query says cluster=NAME itself")
-    if parsed.query and parsed.vcpus is None:
-        return {"query": urlencode(parsed.query)}
-    if parsed.query or parsed.vcpus is None:
-        raise PlacementError("what to claim is a query such as resources=VCPU:2, or --vcpus and --ram")
+    query = query_of(parsed)
+    is_query = any(key != "cluster" for key, _ in query)
+    if is_query == (parsed.vcpus is not None):
+        raise UsageError("what to claim is a query such as resources=VCPU:2, or --vcpus and --ram")
+    if is_query:
+        return {"query": urlencode(query)}
     return {**document_beside(parsed), **given(cluster=parsed.cluster)}
 
 
@@ -120,7 +138,7 @@ def _together(parsed: argparse.Namespace) -> dict[str, Any]:
     if parsed.spread:
         rules.append({"kind": "spread", "per": "aggregate", "aggregates": parsed.spread})
     if parsed.soft and not rules:
-        raise PlacementError("--soft: needs a rule to soften: --apart, --per-host, --together or --spread")
+        raise UsageError("--soft: needs a rule to soften: --apart, --per-host, --together or --spread")
     beside: dict[str, Any] = {"weight": 1} if parsed.soft else {}
     found: dict[str, Any] = {}
     if parsed.group is not None:

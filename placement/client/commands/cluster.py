@@ -7,7 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from placement.client.display import CLUSTER, ActionCommand, Details, Listing, argument, given
+from placement.client.commands.host import cpus, memory
+from placement.client.display import CLUSTER, ActionCommand, Details, Listing, UsageError, argument, given
 from placement.common.manifest import Profile
 from placement.engine.domain.errors import PlacementError
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from placement.client.client import Client
 
 _COLUMNS = ("name", "nodes", "profile", "description", "aggregate", "uuid")
+_LISTED = ("name", "hosts", "nodes", "cpu_use", "memory_use", *_COLUMNS[2:])
 _NO_SETTINGS = frozenset({"name", "nodes", "aggregate", "uuid", "remarks"})
 """Members of the answer about a cluster that are no settings."""
 
@@ -102,13 +104,22 @@ def put_named(client: Client, body: object, cluster: str, collection: str, *name
 
 
 class ListClusters(Listing):
-    """List all clusters."""
+    """List all clusters with their hosts, the nodes of Kubernetes among them, and what is used of them."""
 
-    left_out_first = ("aggregate", "uuid")
+    left_out_first = ("profile",)
+    only_wide = ("description", "aggregate", "uuid")
+    nothing = "clusters"
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        clusters = self.client.get(cluster_path())["clusters"]
-        return _COLUMNS, [tuple(cluster[name] for name in _COLUMNS) for cluster in clusters]
+        clusters = self.client.get(cluster_path(), [("include", "use")])["clusters"]
+        return _LISTED, [
+            (
+                *(cluster[name] for name in ("name", "hosts", "nodes")),
+                *(cpus(cluster["resources"]).share, memory(cluster["resources"]).share),
+                *(cluster[name] for name in _LISTED[5:]),
+            )
+            for cluster in clusters
+        ]
 
 
 class ShowCluster(Details):
@@ -169,7 +180,7 @@ def _named(parsed_args: argparse.Namespace, verb: str | None = None) -> dict[str
     """Return the named settings. Raises PlacementError if none is named and `verb` needs one."""
     named = given(**{name: getattr(parsed_args, name) for name in _SETTINGS})
     if verb and not named:
-        raise PlacementError(f"cluster {verb}: no setting is named")
+        raise UsageError(f"cluster {verb}: no setting is named")
     return named
 
 

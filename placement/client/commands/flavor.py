@@ -9,9 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from placement.client.commands import candidates
 from placement.client.commands.candidates import Explaining
-from placement.client.display import ENOUGH, Details, argument, given, read_json, repeatable
+from placement.client.display import (
+    ENOUGH,
+    IN_CLUSTER,
+    Details,
+    UsageError,
+    argument,
+    given,
+    positive,
+    read_json,
+    repeatable,
+    take_cluster,
+)
 from placement.client.formats import TextCell, lines
-from placement.engine.domain.errors import PlacementError
 
 if TYPE_CHECKING:
     from placement.client.client import Client
@@ -37,12 +47,18 @@ OPTIONS = (
     argument("--boot-from-volume", action="store_true", help="leave the root disk out"),
 )
 """The options that describe a flavor, or add to one."""
+_LIMIT = argument("--limit", type=positive, metavar="N", help="candidates at most")
 _FLAVOR = (
     argument("file", nargs="?", metavar="FILE", help="flavor as JSON; - for standard input"),
     *OPTIONS,
-    argument("--limit", type=int, metavar="N", help="candidates at most"),
+    _LIMIT,
 )
-_CLUSTER = argument("--cluster", help="look in this cluster only")
+_SEARCHED = (
+    argument("words", nargs="*", metavar="FILE", help="flavor as JSON; - for standard input"),
+    *OPTIONS,
+    _LIMIT,
+    IN_CLUSTER,
+)
 
 
 def _groups(groups: Mapping[str, Mapping[str, Any]]) -> TextCell:
@@ -97,7 +113,7 @@ class ListFlavorCandidates(candidates.CandidateListing):
     FILE is what `openstack flavor show -f json` prints; options override what it says.
     """
 
-    arguments = (*_FLAVOR, _CLUSTER)
+    arguments = _SEARCHED
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         limited = parsed_args.limit is not None
@@ -115,7 +131,7 @@ class ExplainFlavor(Explaining):
     FILE is what `openstack flavor show -f json` prints; options override what it says.
     """
 
-    arguments = (*_FLAVOR, _CLUSTER)
+    arguments = _SEARCHED
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         parsed_args.limit = parsed_args.limit or ENOUGH
@@ -126,6 +142,10 @@ class ExplainFlavor(Explaining):
 
 
 def _searched(client: Client, parsed: argparse.Namespace, **parts: object) -> Any:
+    files = take_cluster(parsed, parsed.words)
+    if len(files) > 1:
+        raise UsageError(f"FILE: one flavor is expected, not {', '.join(files)}")
+    parsed.file = files[0] if files else None
     request = {**document(parsed), **parts, **given(cluster=parsed.cluster)}
     return client.post("/ext/v1/flavors/candidates", request)
 
@@ -140,13 +160,13 @@ def document(parsed: argparse.Namespace) -> dict[str, Any]:
     )
 
     if parsed.file == "-" and parsed.image == "-":
-        raise PlacementError("--image: standard input is read for the flavor already")
+        raise UsageError("--image: standard input is read for the flavor already")
     flavor: dict[str, Any] = {"extra_specs": {}}
     if parsed.file is not None:
         flavor = asdict(flavor_from_openstack_json(read_json(parsed.file)))
     flavor |= given(**{field: getattr(parsed, name) for name, (field, _) in _AMOUNTS.items()})
     if not {"vcpus", "memory_mb"} <= flavor.keys():
-        raise PlacementError("a flavor is needed: --vcpus and --ram, or a FILE")
+        raise UsageError("a flavor is needed: --vcpus and --ram, or a FILE")
     flavor["extra_specs"] = {**flavor["extra_specs"], **_pairs("--property", parsed.property)}
     properties = {} if parsed.image is None else image_from_openstack_json(read_json(parsed.image))
     options = {
@@ -170,6 +190,6 @@ def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         key, separator, value = text.partition("=")
         if not separator:
-            raise PlacementError(f"{option}: {text} is no KEY=VALUE")
+            raise UsageError(f"{option}: {text} is no KEY=VALUE")
         pairs[key] = value
     return pairs

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from datetime import UTC, datetime
 from typing import Any
 
 from placement.client import drawing
 from placement.client.commands.cluster import cluster_path, put_named
+from placement.client.commands.host import HOSTS, cpus, gibibytes, memory, number
 from placement.client.display import (
     CLUSTER,
     DRAWING,
@@ -14,9 +16,10 @@ from placement.client.display import (
     DrawingCommand,
     Listing,
     argument,
+    pages_of,
     read_yaml,
 )
-from placement.client.formats import lines
+from placement.client.formats import age, lines
 
 # `placement tree`: the tree that a provider is in.
 
@@ -44,13 +47,38 @@ _NODE = (CLUSTER, argument("node", help="name of the node"))
 
 
 class ListNodes(Listing):
-    """List the nodes of a cluster."""
+    """List the nodes of a cluster: whether they take pods, what they have free, since when they are known.
+
+    The CPUs and the memory are the ones that pods request of a node as a whole.
+    """
 
     arguments = (CLUSTER,)
+    left_out_first = ("resource_provider", "age")
+    kept = ("state",)
+    only_wide = ("resource_provider",)
+    nothing = "nodes in cluster {cluster}"
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        nodes = self.client.get(cluster_path(parsed_args.cluster, "nodes"))["nodes"]
-        return ("name", "resource_provider"), [(node["name"], node["resource_provider"]) for node in nodes]
+        client, cluster, now = self.client, parsed_args.cluster, datetime.now(UTC)
+        nodes = client.get(cluster_path(cluster, "nodes"), [("include", "state")])["nodes"]
+        hosts = pages_of(client, HOSTS, "hosts", "after", [("cluster", cluster)])
+        resources = {each["uuid"]: each["resources"] for each in hosts}
+        rows = []
+        for node in nodes:
+            # A node that came between the two calls has no figures yet.
+            used = resources.get(node["resource_provider"], {})
+            rows.append(
+                (
+                    node["name"],
+                    lines(node["closed"] or ["open"]),
+                    number(cpus(used).free),
+                    gibibytes(memory(used).free),
+                    node["pods"],
+                    age(node["created_at"], now),
+                    node["resource_provider"],
+                )
+            )
+        return ("name", "state", "cpus_free", "memory_free", "pods", "age", "resource_provider"), rows
 
 
 class ShowNode(TreeDrawing):

@@ -14,15 +14,18 @@ from placement.client.client import ANSWER_SECONDS, VERSION, ServiceError, path
 from placement.client.commands.capacity import kinds_of
 from placement.client.commands.flavor import OPTIONS
 from placement.client.display import (
+    IN_CLUSTER,
     PROSE,
     Listing,
     Prose,
+    UsageError,
     argument,
     consumer_uuid,
     given,
     positive,
     read_json,
     repeatable,
+    take_cluster,
 )
 from placement.client.drawing import drawn, list_moves, name_mover, summary
 from placement.client.formats import amounts, lines
@@ -133,6 +136,7 @@ class _Telling(Prose):
     """A command that lists the moves of a plan, or draws it."""
 
     left_out_first = ("Providers", "Amounts", "By", "Kind")
+    kept = ("Consumer", "From", "To")
 
     def told(self, parsed_args: argparse.Namespace, plan: Mapping[str, Any]) -> tuple[Any, Any]:
         """Return the moves, or the plan as text."""
@@ -162,7 +166,7 @@ class MakePlan(_Telling):
         argument("goal", choices=_GOALS, help="what the plan is for"),
         argument("kinds", nargs="*", metavar="WHAT", help="KIND, hosts, or a number"),
         *OPTIONS,
-        argument("--cluster", help="in this cluster only"),
+        IN_CLUSTER,
         argument("--count", type=positive, metavar="N", help="let so many requests fit (default 1)"),
         argument("--class", dest="resource_class", metavar="CLASS", help="strand less of this class"),
         argument("--moves", type=positive, metavar="N", help="so many moves at most"),
@@ -214,7 +218,7 @@ class ShowPlan(_Telling):
 class _Checking(Listing):
     """A command that tells which moves of a plan are still possible."""
 
-    left_out_first = ("Why",)
+    kept = ("Consumer", "State")
 
     def checked(self, plan: Mapping[str, Any]) -> tuple[Any, Any]:
         """Ask the service, and list the answer; the command ends with 1 if a move is not possible."""
@@ -257,11 +261,6 @@ class ApplyPlan(_Checking):
         argument("--dry-run", action="store_true", help="write nothing; print what `plan check` prints"),
     )
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser, which also refuses a command that may not ask."""
-        self._parser = super().get_parser(prog_name)
-        return self._parser
-
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         plan = _read(parsed_args.file)
         if parsed_args.dry_run:
@@ -269,7 +268,7 @@ class ApplyPlan(_Checking):
         if not parsed_args.yes:
             moves = len(plan["moves"])
             if not (self.app.stdin.isatty() and self.app.stderr.isatty()):
-                self._parser.error(f"--yes: is missing, and there is no terminal to ask at; {_RECORDS}")
+                raise UsageError(f"--yes: is missing, and there is no terminal to ask at; {_RECORDS}")
             question = f"{_RECORDS[0].upper()}{_RECORDS[1:]}. Rewrite the records of {moves} moves? [y/N] "
             self.app.stderr.write(question)
             self.app.stderr.flush()
@@ -298,17 +297,18 @@ def _read(file: str, members: Iterable[str] = ()) -> Mapping[str, Any]:
 
 
 def _goal(parsed: argparse.Namespace) -> dict[str, Any]:
+    words = parsed.kinds = take_cluster(parsed, parsed.kinds)
     if parsed.goal == "empty":
-        if not parsed.kinds:
-            raise PlacementError("empty: the hosts are missing")
-        return {"empty": parsed.kinds}
+        if not words:
+            raise UsageError("empty: the hosts are missing, such as empty cloud/compute-01")
+        return {"empty": words}
     if parsed.goal == "free":
-        if len(parsed.kinds) != 1 or not (parsed.kinds[0].isascii() and parsed.kinds[0].isdecimal()):
-            raise PlacementError("free: how many hosts is missing, such as free 2")
-        return {"free": int(parsed.kinds[0])}
+        if len(words) != 1 or not (words[0].isascii() and words[0].isdecimal()):
+            raise UsageError("free: how many hosts is missing, such as free 2")
+        return {"free": int(words[0])}
     kinds = kinds_of(parsed)
     if len(kinds) != 1:
-        raise PlacementError(f"{parsed.goal}: one kind of request is expected, not {len(kinds)}")
+        raise UsageError(f"{parsed.goal}: one kind of request is expected, not {len(kinds)}")
     (kind,) = kinds.values()
     return {parsed.goal: {**kind, **given(count=parsed.count, resource_class=parsed.resource_class)}}
 
@@ -317,5 +317,5 @@ def _at_most(text: str) -> dict[str, Any]:
     rest, _, moves = text.rpartition(":")
     name, separator, value = rest.partition("=")
     if name not in _BOUNDED or not separator or not (moves.isascii() and moves.isdecimal()):
-        raise PlacementError(f"--at-most: {text} is no project=P:N, type=T:N or label=KEY=VALUE:N")
+        raise UsageError(f"--at-most: {text} is no project=P:N, type=T:N or label=KEY=VALUE:N")
     return {_BOUNDED[name]: value, "moves": int(moves)}

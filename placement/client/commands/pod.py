@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from placement.client.commands.candidates import Explaining
+from placement.client.commands.candidates import Explaining, near_misses
 from placement.client.commands.cluster import cluster_path, put_named, read_name
 from placement.client.display import (
     CLUSTER,
@@ -18,7 +19,7 @@ from placement.client.display import (
     limit,
     read_yaml,
 )
-from placement.client.formats import TextCell, lines, pairs
+from placement.client.formats import TextCell, documents, lines
 from placement.engine.domain.errors import PlacementError
 
 if TYPE_CHECKING:
@@ -59,10 +60,14 @@ class ListPods(Listing):
         argument("--qos", help="of this QoS class, such as LSR"),
         limit(f"so many at most (else {_SHOWN_PODS} for people)"),
     )
-    left_out_first = ("consumer_uuid", "phase", "qos_class", "cpuset")
+    left_out_first = ("phase", "qos_class", "cpuset")
+    kept = ("name", "node")
+    only_wide = ("consumer_uuid",)
+    nothing = "pods in cluster {cluster}"
+    filters = ("namespace", "node", "qos")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        wanted = {name: getattr(parsed_args, name) for name in ("namespace", "node", "qos")}
+        wanted = {name: getattr(parsed_args, name) for name in self.filters}
         path = cluster_path(parsed_args.cluster, "pods")
         found = self.pages(parsed_args, path, "pods", "marker", wanted, _SHOWN_PODS)
         return _LISTED, (tuple(pod[name] for name in _LISTED) for pod in found)
@@ -90,6 +95,9 @@ class CreatePods(Listing):
         _FILE,
         argument("--namespace", help="of manifests that name none (default default)"),
     )
+    left_out_first = ("score", "cpuset")
+    kept = ("name", "node", "remarks")
+    only_wide = ("annotations",)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Send the pods one by one, until one is refused; all at once if any of them is in a gang."""
@@ -134,6 +142,7 @@ class DeletePod(ActionCommand):
 class PreviewPod(Listing):
     """List the nodes where a pod would go, best first, then nodes that refuse it and why; claims nothing.
 
+    Nodes where the pod gets more of what it prefers of its CPUs are its first choice, whatever their score.
     For people, nodes that refuse for the same reasons are one row, with what the nearest ones lack.
     """
 
@@ -143,6 +152,8 @@ class PreviewPod(Listing):
         _NODES,
         limit(f"so many fitting nodes at most (else {_SHOWN_NODES} for people)"),
     )
+    left_out_first = ("cpuset",)
+    kept = ("node", "score", "choice", "remarks")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         client, cluster, pod = self.client, parsed_args.cluster, _manifest(parsed_args.file)
@@ -150,9 +161,10 @@ class PreviewPod(Listing):
         for remark in (preview["message"], *preview["warnings"]):
             self.note(remark)
         self.exit_status = 0 if preview["fitting"] else 1
+        nodes = preview["nodes"]
         rows: Iterable[tuple[Any, ...]] = [
-            (number, node["name"], node["score"], node["cpuset"], lines(node["remarks"]))
-            for number, node in enumerate(preview["nodes"], start=1)
+            (number, node["name"], node["score"], choice, node["cpuset"], lines(node["remarks"]))
+            for number, (choice, node) in enumerate(zip(_choices(nodes), nodes, strict=True), start=1)
         ]
         if parsed_args.limit is None:
             rows = self.first(parsed_args, rows, _SHOWN_NODES)
@@ -160,8 +172,8 @@ class PreviewPod(Listing):
             refusing = _sum_up(client, cluster, pod, preview["rejected"])
         else:
             refusing = [(each["node"], each["reasons"]) for each in preview["rejected"]]
-        rows = [*rows, *((None, node, None, None, lines(reasons)) for node, reasons in refusing)]
-        return ("#", "node", "score", "cpuset", "remarks"), rows
+        rows = [*rows, *((None, node, *[None] * 3, lines(reasons)) for node, reasons in refusing)]
+        return ("#", "node", "score", "choice", "cpuset", "remarks"), rows
 
 
 class ExplainPod(Explaining):
@@ -193,6 +205,12 @@ class TranslatePod(Listing):
         ]
 
 
+def _choices(nodes: Sequence[Mapping[str, Any]]) -> Iterable[int]:
+    """Return 1 for the nodes where the pod misses least, 2 for the next ones, and so on."""
+    levels = sorted({node["missed"] for node in nodes})
+    return [levels.index(node["missed"]) + 1 for node in nodes]
+
+
 def _preview(
     client: Client, cluster: str, pod: object, nodes: Sequence[str] | None, limit: int | None
 ) -> Any:
@@ -213,7 +231,7 @@ def _sum_up(
         lacking: list[str] = []
         if number < _EXPLAINED:
             nearest = _preview(client, cluster, pod, nodes, 0)["explanation"]["nearest"]
-            lacking = [sentence for miss in nearest for sentence in miss["sentences"]][:_NAMED]
+            lacking = list(islice(near_misses(nearest), _NAMED))
         named = nodes if len(nodes) <= _NAMED else [*nodes[:_NAMED], f"... {len(nodes) - _NAMED} more"]
         rows.append((lines(named), [*reasons, *lacking]))
     return rows
@@ -221,7 +239,7 @@ def _sum_up(
 
 def _cell(name: str, value: Any) -> object:
     if name == "annotations":
-        return pairs(value)
+        return documents(value)
     if name == "containers":
         texts = (f"{each['name']}: CPUs {each.get('cpuset', '?') or 'none'}" for each in value)
         return TextCell(value, texts)

@@ -27,6 +27,10 @@ class ListReservations(Listing):
     """
 
     arguments = (CLUSTER, argument("--node", help="on this node"), limit("so many at most"))
+    left_out_first = ("expires_at", "used_by", "held")
+    kept = ("phase", "node", "left")
+    nothing = "reservations in cluster {cluster}"
+    filters = ("node",)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         path = cluster_path(parsed_args.cluster, "reservations")

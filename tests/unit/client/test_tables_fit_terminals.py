@@ -10,7 +10,7 @@ import pytest
 from placement.client.client import Client, ServiceError
 from placement.client.commands.allocation import _dedicated_cpus
 from placement.client.display import folded
-from placement.client.formats import WrappedTable, Yaml, amounts, lines
+from placement.client.formats import WrappedTable, Yaml, amounts, heading, lines
 
 UUID = "08ca8feb-1496-4ab3-9cc5-9c9c113f4fcf"
 NAMES = ("#", "Name", "Text", "Amounts", "UUID")
@@ -21,12 +21,17 @@ ROWS = [
 
 
 def written(
-    width: int, *, columns: tuple[str, ...] = (), wide: bool = False, first: tuple[str, ...] = ()
+    width: int,
+    *,
+    columns: tuple[str, ...] = (),
+    wide: bool = False,
+    first: tuple[str, ...] = (),
+    kept: tuple[str, ...] = (),
+    rare: tuple[str, ...] = (),
 ) -> str:
     out = io.StringIO()
-    given = Namespace(
-        max_width=width, fit_width=False, print_empty=False, columns=columns, wide=wide, left_out_first=first
-    )
+    given = Namespace(max_width=width, fit_width=False, print_empty=False, columns=columns, wide=wide)
+    given.left_out_first, given.kept, given.only_wide = first, kept, rare
     WrappedTable().emit_list(NAMES, ROWS, out, given)
     return out.getvalue()
 
@@ -40,6 +45,19 @@ def test_columns_of_numbers_stand_right_and_what_is_not_there_is_empty():
         f"| 10 | edge{' ' * 20} | {' ' * 24} | A=1         | {UUID} |",
         f"|    | {' ' * 24} | {' ' * 24} | B=2         | {' ' * 36} |",
     ]
+
+
+def test_what_a_command_is_about_stays_and_what_is_rare_comes_on_request():
+    assert written(40, kept=("UUID",)).splitlines()[1].split() == ["|", "#", "|", "UUID", "|"]
+    assert "UUID" not in written(0, rare=("UUID",))
+    assert "UUID" in written(0, rare=("UUID",), wide=True)
+
+
+@pytest.mark.parametrize(
+    "name", [("qos_class", "QoS class"), ("Runs out first", "Runs out first"), ("#", "#")]
+)
+def test_columns_have_headings_that_people_read(name: tuple[str, str]):
+    assert heading(name[0]) == name[1]
 
 
 @pytest.mark.parametrize("width", [*range(36, 120, 7), 60, 80, 200])

@@ -1,0 +1,34 @@
+"""`placement status`: which service answers, how it is, and which caller it sees."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from placement.client.display import Details
+from placement.client.formats import lines
+
+
+class ShowStatus(Details):
+    """Show which service answers, its database, the caller as it is known there, and how the service is.
+
+    The check `forest-loaded` says how far the search is behind the database. The command ends with 1 if a
+    check fails.
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        client = self.client
+        status = client.get("/ext/v1/status")
+        checks = {check["name"]: check for check in status["checks"]}
+        if not all(check["ok"] for check in checks.values()):
+            self.exit_status = 1
+        fields = {
+            "url": client.url,
+            **{name: status[name] for name in ("release", "database", "user_id", "project_id")},
+            **{name: lines(status[name] or ()) for name in ("roles", "clusters")},
+            **{
+                name: f"{'' if check['ok'] else 'failed: '}{check['detail']}"
+                for name, check in checks.items()
+            },
+        }
+        return tuple(fields), tuple(fields.values())

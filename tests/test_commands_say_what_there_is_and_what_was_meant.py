@@ -1,0 +1,241 @@
+"""Commands list what there is and has room, say what was probably meant, and what would help."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+from placement.client.catalog import COMMANDS
+from placement.client.cli import Placement
+from placement.client.completion import parsers
+from placement.server.demonstration import examples
+from tests.commands import refusal, run
+from tests.test_commands_fit_people_and_programs import on_terminal
+
+POD = examples() / "pod.yaml"
+EVERY_SECOND = "--watch=1"
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def placement(examples_url: str) -> Run:
+    """The command, pointed at the service."""
+    return lambda *arguments, **options: run("--url", examples_url, *arguments, **options)
+
+
+@pytest.fixture
+def rows(placement: Run) -> Callable[..., Any]:
+    """What a command prints as JSON."""
+    return lambda *arguments: json.loads(placement(*arguments, "-o", "json").stdout)
+
+
+# What there is.
+
+
+def test_nodes_are_listed_with_their_state_and_what_they_have_free(rows):
+    (node,) = [each for each in rows("node", "list", "edge") if each["name"] == "edge-01"]
+    assert node["state"] == ["open"]
+    assert (node["cpus_free"], node["memory_free"]) == (40, 224002 - 40960)
+    assert rows("node", "list", "batch")[2]["state"] == ["cordoned"]
+
+
+def test_hosts_of_openstack_are_listed_with_what_they_have_free(rows):
+    (host,) = [each for each in rows("host", "list") if each["name"] == "cloud/compute-04"]
+    assert (host["cluster"], host["cpu_use"], host["cpus_free"]) == ("cloud", 0, 96)
+    assert {each["cluster"] for each in rows("host", "list", "--cluster", "cloud")} == {"cloud"}
+    assert not [each for each in rows("host", "list") if "ceph" in each["name"]]
+
+
+def test_clusters_are_listed_with_their_hosts_and_use(rows):
+    (cloud,) = [each for each in rows("cluster", "list") if each["name"] == "cloud"]
+    assert (cloud["hosts"], cloud["nodes"]) == (4, 0)
+    assert 0 < cloud["cpu_use"] < cloud["memory_use"] < 100
+
+
+def test_the_status_says_where_and_who(placement, rows, examples_url):
+    status = rows("status")
+    assert (status["url"], status["user_id"], status["roles"]) == (examples_url, "admin", ["admin"])
+    # Nothing of this process looks at its health, which is no good health.
+    assert status["schema-version"] == "failed: not looked at yet"
+    assert placement("status").returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "note"),
+    [
+        ("reservation list edge", "No reservations in cluster edge.\n"),
+        ("pod list cloud", "No pods in cluster cloud.\n"),
+        ("pod list batch --qos NONE", "No such pods in cluster batch.\n"),
+        ("allocation list --project none", "No such allocations.\n"),
+    ],
+)
+def test_an_empty_list_says_so_aside(placement, command: str, note: str):
+    listed = placement(*command.split(), "-f", "json")
+    assert (listed.returncode, json.loads(listed.stdout), listed.stderr) == (0, [], note)
+
+
+def test_a_list_is_repeated_until_it_is_interrupted(placement, monkeypatch):
+    seen: list[float] = []
+
+    def interrupted(seconds: float) -> None:
+        seen.append(seconds)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("placement.client.display.time.sleep", interrupted)
+    watched = placement("node", "list", "edge", EVERY_SECOND)
+    assert watched.returncode == 130
+    assert (watched.stdout.count("Memory free"), seen) == (2, [1, 1])
+
+
+# What was meant.
+
+
+@pytest.mark.parametrize(
+    ("command", "meant"),
+    [
+        ("node list egde", "No cluster egde found; did you mean edge?"),
+        ("node show edge edge-011", "No node edge-011 found in cluster edge; did you mean edge-01"),
+        ("pod show batch release-1 --namespace ci", "; did you mean release-0"),
+        ("candidates resources=PCP:1", "No such resource class PCP; did you mean PCPU?"),
+        ("candidates resources=PCPU:1 required=HW_CPU_X86_AVX22", "did you mean HW_CPU_X86_AVX2"),
+        ("explain resouces=PCPU:1", "'resouces' is no parameter of this request; did you mean resources?"),
+        ("candidates resources=PCPU:1 ordr_by=pack", "did you mean order_by?"),
+        ("candidates resources=PCPU:1 nothing=1", "; there are resources, required, member_of"),
+        ("claim resources=PCPU:1 clutser=edge", "did you mean cluster?"),
+        ("flavor explain --vcpus 1 --ram 1 --cluster egde", "did you mean edge?"),
+        ("tree edge/edge-09", "did you mean edge/edge-08"),
+        ("plan make empty edge/edge-09", "did you mean edge/edge-08"),
+    ],
+)
+def test_a_wrong_name_is_answered_with_the_nearest(examples_url, command: str, meant: str):
+    assert meant in refusal("--url", examples_url, *command.split())
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("candidates resources=PCPU:1 limit=x", "limit: must be a whole number from 1 on, not 'x'"),
+        ("plan make empty --cluster edge", "empty: the hosts are missing"),
+        ("candidates resources=PCPU:1 cluster=edge --cluster batch", "cluster: batch and edge are two"),
+        ("allocation show edge/packet-core", "must be a UUID, not 'edge/packet-core'"),
+    ],
+)
+def test_arguments_that_make_no_sense_end_with_2(placement, command: str, reason: str):
+    refused = placement(*command.split())
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert reason in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "candidates resources=PCPU:1 limit=3",
+        "explain resources=PCPU:1",
+        "claim resources=PCPU:1 --dry-run",
+        "capacity resources=PCPU:1",
+        "flavor candidates --vcpus 1 --ram 64 --limit 2 --property hw:cpu_policy=dedicated",
+        "plan make fit resources=PCPU:1",
+    ],
+)
+def test_a_cluster_is_a_parameter_or_an_option(placement, command: str):
+    ways = (["cluster=edge"], ["--cluster", "edge"])
+    first, second = (placement(*shlex.split(command), *way, "-f", "json") for way in ways)
+    assert first.returncode == second.returncode == 0, first.stderr + second.stderr
+    # Each claim is for a consumer of its own.
+    found = [[{**row, "Consumer": None} for row in json.loads(each.stdout)] for each in (first, second)]
+    assert found[0] == found[1]
+
+
+# What would help.
+
+
+def test_an_explanation_says_first_what_splitting_would_give(placement):
+    told = placement("explain", "resources=PCPU:40", "--cluster", "edge").stdout
+    mend = told.index("split=PCPU takes it from several of a host.")
+    assert "A provider of PCPU has 2 free at most;" in told
+    assert "on one host 60 at most (edge/edge-0" in told
+    assert mend < told.index("edge/edge-01/core-0-[7-11] each lacks 38 PCPU: it has 2 free")
+    assert ", less than 400." in placement("explain", "resources=PCPU:400", "cluster=edge").stdout
+    assert "takes it from" not in placement("explain", "resources=PCPU:400", "split=PCPU").stdout
+
+
+def test_nodes_where_a_pod_misses_something_are_its_second_choice(rows):
+    nodes = rows("pod", "preview", "edge", str(POD))
+    assert [node["choice"] for node in nodes] == [1] * 7 + [2]
+    assert nodes[-1]["score"] > nodes[0]["score"]
+    assert "gives way" in nodes[-1]["remarks"][0]
+
+
+def test_a_claim_for_a_new_consumer_says_how_to_release_it(placement):
+    claimed = placement("claim", "resources=CUSTOM_PODS:1", "--cluster", "edge", "-f", "json")
+    consumer = json.loads(claimed.stdout)[0]["Consumer"]
+    assert claimed.stderr == f"To release it: placement allocation delete {consumer}\n"
+    assert placement("allocation", "delete", consumer).returncode == 0
+
+
+# What people read.
+
+
+def test_changes_on_80_columns_say_what_was_changed(examples_url):
+    shown = on_terminal(examples_url, 80, "audit", "--type", "resource_provider", "--limit", "3")
+    heading = shown.splitlines()[1]
+    assert all(f" {name} " in heading for name in ("Time", "Action", "Type", "Target"))
+    assert "+00:00" not in shown
+
+
+def test_annotations_of_a_pod_are_lines(placement, examples_url, tmp_path):
+    pod = yaml.safe_load(POD.read_text())
+    pod["metadata"]["name"] = "annotated"
+    file = tmp_path / "pod.json"
+    file.write_text(json.dumps(pod))
+    created = placement("pod", "create", "edge", str(file), "-o", "wide").stdout
+    shown = placement("pod", "show", "edge", "annotated").stdout
+    assert placement("pod", "delete", "edge", "annotated").returncode == 0
+    assert '  "cpuset": ' in created
+    assert '  "cpuset": ' in shown
+    assert max(map(len, shown.splitlines())) < 100
+
+
+def test_commands_are_listed_by_section(placement):
+    listed = placement("--help").stdout
+    places = [
+        listed.index(f"\n{section}:") for section in ("Ask", "Change", "Kubernetes", "OpenStack", "Operate")
+    ]
+    assert places == sorted(places)
+    assert all(f"\n  {name} " in listed for name in COMMANDS)
+
+
+def test_help_has_an_example_and_one_line_about_output(placement):
+    shown = placement("help", "node", "list").stdout
+    assert "example: placement node list edge\n" in shown
+    assert "output: -o FORMAT (csv, json, table, value, yaml, wide), -c COLUMN, --watch" in shown
+    assert "--sort-column" not in shown
+
+
+def test_every_example_is_one_that_its_command_takes():
+    for command in parsers(Placement()):
+        words = command.example.split(" ", 1 + len(command.name.split()))
+        arguments = shlex.split(words[-1]) if len(words) > 1 + len(command.name.split()) else []
+        command.parser.parse_args(arguments)
+
+
+def test_a_service_that_hangs_up_is_no_service_that_is_away(tmp_path):
+    hang_up = (
+        "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)\n"
+    )
+    hang_up += "while True: s.accept()[0].close()"
+    with subprocess.Popen([sys.executable, "-c", hang_up], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        url = f"http://127.0.0.1:{server.stdout.readline().strip()}"
+        refused = refusal("--url", url, "cluster", "list")
+        server.kill()
+    assert refused == f"{url} closed the connection before it answered"
