@@ -88,6 +88,15 @@ def test_the_version_is_that_of_the_query_or_the_header_or_the_newest(embedded: 
     assert HEADER in new["paths"]["/usages"]["get"]["responses"]["200"]["headers"]
 
 
+@pytest.mark.parametrize("version", ["1.12", "1.39"])
+def test_a_client_made_of_the_document_sends_its_version(embedded: Client, version: str):
+    chosen = document(embedded, version)["components"]["parameters"]["Microversion"]
+    assert chosen["name"].lower() == HEADER
+    sent = chosen["schema"]["default"]
+    answer = embedded.at(None).get("/usages?project_id=p", **{chosen["name"]: sent})
+    assert answer.headers[HEADER] == f"placement {version}"
+
+
 def test_what_a_version_brought_is_not_in_the_one_before(embedded: Client):
     def members(version: str, name: str) -> set[str]:
         return set(document(embedded, version)["components"]["schemas"][name]["properties"])

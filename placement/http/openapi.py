@@ -317,8 +317,8 @@ class Documents:
             "in": "header",
             "required": False,
             "description": f"The microversion of the request. Without it the request is one of {OLDEST}.",
-            "schema": _TEXT,
-            "example": f"{SERVICE} {version}",
+            # Clients made of the document send the default.
+            "schema": {**_TEXT, "default": f"{SERVICE} {version}"},
         }
         components.parameter("Microversion", "header", chosen_by)
         schemas = Schemas(spec, version)
