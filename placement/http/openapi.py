@@ -52,6 +52,20 @@ from placement.http.schemas import (
 
 _TEXT: Document = {"type": "string"}
 View = Callable[..., Any]
+Example = dict[str, Any]
+EXAMPLES = Path(__file__).with_name("examples.json")
+
+
+@cache
+def examples() -> dict[str, Example]:
+    """Return an example of each operation in the newest version, by method and rule, as `GET /traits/<name>`.
+
+    It has the members path, query, body, status and answer, each only where there is one. In their order the
+    requests succeed against the example clusters.
+    """
+    found: dict[str, Example] = orjson.loads(EXAMPLES.read_bytes())
+    return found
+
 
 # Shapes of bodies as schemas of an OpenAPI document, each class once.
 
@@ -152,16 +166,23 @@ def _operation(
     extends = rule.startswith(OWN_PATHS)
     # Our own paths have no microversions and follow the newest.
     version = NEWEST if extends else version
+    example = examples().get(f"{method} {rule}", {}) if version == NEWEST else {}
     in_path = [
         {
             "name": name,
             "in": "path",
             "required": True,
             "schema": operation.path.get(name) or _PATH.get(name) or _TEXT,
+            **_shown(example.get("path", {}), name),
         }
         for name in PATH_PARAMETER.findall(rule)
     ]
-    query = [_query(each, version) for each in operation.query if each.exists(version)]
+    asked = example.get("query", {})
+    query = [
+        {**_query(each, version), **_shown(asked, each.name)}
+        for each in operation.query
+        if each.exists(version)
+    ]
     features = (guard.since, guard.missing_method_below) if guard else ()
     since = max((feature.value for feature in features if feature is not None), default=OLDEST)
     document: Document = {
@@ -177,7 +198,8 @@ def _operation(
     for status, given in operation.answers.items():
         shape = shape_at(given, version)
         if shape is not None:
-            document["responses"][str(status)] = _answer(status, shape, schemas, version)
+            answered = example if status == example.get("status") else {}
+            document["responses"][str(status)] = _answer(status, shape, schemas, version, answered)
     body = shape_at(operation.body, version)
     failures = {400, 500, 503, *operation.errors}
     if guard is None:
@@ -191,7 +213,7 @@ def _operation(
             error = schemas.of(operation.error if status == HTTPStatus.CONFLICT else ErrorSchema, version)
             document["responses"][str(status)] = schemas.failure(status, error)
     if body is not None:
-        content = {"schema": schemas.of(body, version)}
+        content = {"schema": schemas.of(body, version), **_shown(example, "body")}
         contents = dict.fromkeys(operation.body_types, content)
         document["requestBody"] = {"required": operation.body_required, "content": contents}
     if guard is None:
@@ -199,7 +221,12 @@ def _operation(
     return document
 
 
-def _answer(status: int, shape: Any, schemas: Schemas, version: Microversion) -> Document:
+def _shown(values: Example, name: str) -> Document:
+    """Return the value of that name as an example; nothing if there is none."""
+    return {"example": values[name]} if name in values else {}
+
+
+def _answer(status: int, shape: Any, schemas: Schemas, version: Microversion, example: Example) -> Document:
     described: Document = {"description": HTTPStatus(status).phrase, "headers": _headers()}
     if status == HTTPStatus.CREATED:
         described["headers"]["Location"] = {"schema": _TEXT}
@@ -209,6 +236,8 @@ def _answer(status: int, shape: Any, schemas: Schemas, version: Microversion) ->
     for each in shape.shapes if isinstance(shape, ByMediaType) else (shape,):
         media_types = each.media_types if isinstance(each, Content) else (JSON,)
         content.update({key: {"schema": schemas.of(each, version)} for key in media_types})
+    if JSON in content:
+        content[JSON] |= _shown(example, "answer")
     return {**described, "content": content}
 
 
