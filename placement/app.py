@@ -21,7 +21,7 @@ from placement.allocations.orders import order_of
 from placement.allocations.rendering import CandidatesRenderer
 from placement.audit import routes as audit_routes
 from placement.common.probes import OPEN_PATHS, PATHS, answer
-from placement.engine.domain.errors import BadRequest, Forbidden, PlacementError
+from placement.engine.domain.errors import BadRequest, BadValues, Forbidden, PlacementError
 from placement.flavors import routes as flavors_routes
 from placement.flavors.nova.flavor import FlavorRefused
 from placement.http import auth, context, openapi
@@ -192,6 +192,7 @@ def _fault(error: Exception) -> Response:
 
 _HANDLERS: dict[type[Exception], Callable[[Any], Response]] = {
     PlacementError: _placement_error,
+    BadValues: lambda refused: context.render_all(400, [(refused.code, each) for each in refused.shown]),
     FlavorRefused: lambda refused: context.render_all(400, refused.problems),
     NotAll: _not_all,
     Unschedulable: _unschedulable,

@@ -163,12 +163,13 @@ def custom(prefix: str = "X") -> str:
 
 
 def detail(answer: TestResponse) -> str:
-    """The message of an error, after its shape was checked."""
-    (error,) = answer.json["errors"]
-    assert error["status"] == answer.status_code
-    assert error["request_id"] == answer.headers["x-openstack-request-id"]
-    message: str = error["detail"].split("\n")[-1].strip()
-    return message
+    """The message of an error, or of all that are wrong, after their shape was checked."""
+    errors = answer.json["errors"]
+    assert errors
+    for error in errors:
+        assert error["status"] == answer.status_code
+        assert error["request_id"] == answer.headers["x-openstack-request-id"]
+    return "; ".join(error["detail"].split("\n")[-1].strip() for error in errors)
 
 
 def code(answer: TestResponse) -> str:

@@ -218,6 +218,45 @@ def test_queries_are_checked_where_there_are_parameters(embedded: Client):
         assert embedded.get(f"{path}?bogus=1&%ff=1").status_code in (200, 204)
 
 
+def test_on_our_paths_each_finding_is_an_error_with_its_place_and_a_code(embedded: Client):
+    body = {"groups": {"_a": {"resources": {"PCPU": "2", "VCPU": 0}}}, "limit": 0, "colour": "red"}
+    answer = embedded.post("/ext/v1/allocation_candidates", body)
+    assert answer.status_code == 400
+    assert [error["detail"] for error in answer.json["errors"]] == [
+        "Additional properties are not allowed ('colour' was unexpected)",
+        "groups['_a'].resources['PCPU']: '2' is not of type 'integer'",
+        "groups['_a'].resources['VCPU']: 0 is less than the minimum of 1",
+        "limit: 0 is less than the minimum of 1",
+    ]
+    assert {error["code"] for error in answer.json["errors"]} == {"placement.bad_request"}
+    strange = embedded.get("/ext/v1/clusters?colour=red&size=1").json["errors"]
+    assert [error["detail"].partition(":")[0] for error in strange] == ["colour", "size"]
+
+
+def test_an_answer_has_twenty_findings_at_most(embedded: Client):
+    answer = embedded.post("/ext/v1/allocation_candidates", {"groups": {f"_{i:02}": 1 for i in range(21)}})
+    assert [error["detail"] for error in answer.json["errors"]][18:] == [
+        "groups['_18']: 1 is not of type 'object'",
+        "there may be more",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "coded"),
+    [
+        ("clusters/nowhere", "placement.cluster.not_found"),
+        ("clusters/here/nodes/none", "placement.node.not_found"),
+        ("clusters/here/pods/default/none", "placement.pod.not_found"),
+        ("clusters/here/reservations/none", "placement.reservation.not_found"),
+        ("nothing", "placement.not_found"),
+    ],
+)
+def test_what_does_not_exist_on_our_paths_has_a_code(embedded: Client, path: str, coded: str):
+    embedded.put("/ext/v1/clusters/here")
+    answer = embedded.get(f"/ext/v1/{path}")
+    assert (answer.status_code, code(answer)) == (404, coded)
+
+
 def test_long_and_deep_values_are_not_echoed_and_messages_have_one_line(embedded: Client):
     answer = embedded.get("/resource_classes/CUSTOM_A%0AB")
     assert detail(answer) == "No such resource class CUSTOM_A B."

@@ -20,16 +20,19 @@ from placement.common.microversions import NEWEST, Feature, Microversion
 from placement.engine.domain.errors import BadRequest, SchemaViolation
 from placement.engine.domain.groups import UNSUFFIXED, CandidateQuery, SplitRule, query_of
 from placement.engine.domain.identifiers import normalize_uuid
+from placement.http import context
 from placement.http.context import use_cases
 from placement.http.operations import (
     LONGEST_KEPT,
     Parameters,
     every,
+    load,
     names_of,
     read,
     refuse_unknown,
     schema_of,
     single,
+    unknown,
     violated,
 )
 from placement.http.query_grammar import (
@@ -41,7 +44,7 @@ from placement.http.query_grammar import (
     Surroundings,
     members_of,
 )
-from placement.http.schemas import MOST_KEYS, load, shown
+from placement.http.schemas import MOST_KEYS, shown
 
 _MISSING = "placement.query.missing_value"
 _BAD = "placement.query.bad_value"
@@ -135,6 +138,12 @@ def _by_group(parameters: Parameters, version: Microversion) -> dict[str, dict[s
                 group = found.setdefault(match.group(1) or UNSUFFIXED, {})
                 group.setdefault(name, []).append(value)
     if strange:
+        known_ones = (
+            f"Parameters of the Placement API: {', '.join(alone)}, and of each group, its suffix "
+            f"behind them as in resources1: {', '.join(names)}"
+        )
+        if context.is_own():
+            raise unknown(sorted(strange)[:MOST_KEYS], known_ones)
         listed = ", ".join(shown(key) for key in sorted(strange)[:MOST_KEYS])
         verb = "does" if len(strange) == 1 else "do"
         expressions = [f"^{pattern.pattern}$" for _, pattern in patterns]
@@ -143,10 +152,7 @@ def _by_group(parameters: Parameters, version: Microversion) -> dict[str, dict[s
         schema["patternProperties"] = {each: {"type": "string"} for each in expressions}
         refused = violated(SchemaViolation(reason, "additionalProperties"), schema, parameters)
         # In words, as an alternative to regular expressions.
-        raise BadRequest(
-            f"{refused}. Parameters of the Placement API: {', '.join(alone)}, and of each group, its suffix "
-            f"behind them as in resources1: {', '.join(names)}"
-        )
+        raise BadRequest(f"{refused}. {known_ones}")
     return found
 
 
@@ -367,7 +373,7 @@ def world_of_text(text: str | None) -> WorldRequest:
         given = {} if text is None else orjson.loads(text)
     except ValueError as error:
         raise BadRequest(f"world: is no JSON: {error}") from None
-    return world_of(load(WorldBodySchema, NEWEST, given, "world: "))
+    return world_of(load(WorldBodySchema, NEWEST, given, place="world"))
 
 
 def world_of(given: Mapping[str, Any]) -> WorldRequest:

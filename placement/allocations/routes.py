@@ -64,6 +64,7 @@ from placement.http.operations import (
     Parameters,
     described_by,
     last,
+    load,
     names_of,
     page_size,
     page_start,
@@ -74,7 +75,7 @@ from placement.http.operations import (
     validated,
 )
 from placement.http.query_grammar import EXTENDED, PARAMETERS, WORLD
-from placement.http.schemas import Mapping, Object, dump, load
+from placement.http.schemas import Mapping, Object, dump
 from placement.providers.schemas import ProviderAllocationsSchema, inventory_from
 
 allocation_candidates_blueprint = Blueprint("allocation_candidates", __name__)

@@ -6,28 +6,20 @@ import datetime
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any, NoReturn
 
-from placement.engine.domain.errors import BadRequest
+from placement.engine.domain.errors import BadRequest, BadValues
 from placement.engine.numa.cpus import CpuListError, CpuSet, parse_cpu_list
 
-_SHOWN = 20
 _LONGEST_VALUE = 60
 
 
-class ManifestError(BadRequest):
+class ManifestError(BadValues):
     """The error of manifests that break rules; each of the `findings` is a line that starts with a path."""
-
-    def __init__(self, findings: Sequence[str]) -> None:
-        shown = list(findings[:_SHOWN])
-        if len(findings) > _SHOWN:
-            shown.append(f"and {len(findings) - _SHOWN} more")
-        super().__init__("; ".join(shown))
-        self.findings = tuple(findings)
 
 
 class QuantityError(BadRequest, ValueError):

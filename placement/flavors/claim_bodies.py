@@ -21,15 +21,14 @@ from placement.allocations.candidate_schemas import (
     NewJsonClaimSchema,
 )
 from placement.allocations.world import WorldRequest
-from placement.engine.domain.errors import BadRequest
+from placement.engine.domain.errors import BadRequest, BadValues
 from placement.engine.domain.groups import MemberRule, Per, RuleKind
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.flavors.nova.flavor import FlavorProblem, FlavorRefused
 from placement.flavors.service import FlavorWish
 from placement.http import context
 from placement.http.context import use_cases
-from placement.http.operations import BODY_PREFIX, read
-from placement.http.schemas import load
+from placement.http.operations import load, read
 
 CLAIMANT = ("consumer_uuid", "project_id", "user_id", "consumer_type")
 
@@ -37,7 +36,7 @@ CLAIMANT = ("consumer_uuid", "project_id", "user_id", "consumer_type")
 def application(given: object) -> ClaimApplication:
     """Return the consumer that claims, and its wish. Raises BadRequest."""
     is_json = isinstance(given, dict) and isinstance(given.get("query"), dict)
-    body = load(NewJsonClaimSchema if is_json else NewClaimSchema, context.version(), given, BODY_PREFIX)
+    body = load(NewJsonClaimSchema if is_json else NewClaimSchema, context.version(), given)
     query = body.pop("query")
     return ClaimApplication(Claimant(**body), _wish(query, "query: "))
 
@@ -46,10 +45,12 @@ def wish_at(place: str, query: object) -> ClaimQuery:
     """Return the wish of a query, text or JSON, at a place of a body. Raises BadRequest naming the place."""
     try:
         if isinstance(query, dict):
-            return _wish(load(CandidatesBodySchema, context.version(), query, ""), "")
+            return _wish(load(CandidatesBodySchema, context.version(), query), "")
         if isinstance(query, str):
             return _wish(query, "")
         raise BadRequest("must be a query string or a query in JSON")
+    except BadValues as error:
+        raise BadValues([f"{place}: {each}" for each in error.findings]) from None
     except BadRequest as error:
         raise BadRequest(f"{place}: {error}", code=error.code) from None
 
@@ -100,7 +101,7 @@ class ManyClaims:
 
 def many_claims(given: object) -> ManyClaims:
     """Read the claims of a body for many. Raises BadRequest with the place."""
-    body = load(ClaimForManySchema, context.version(), given, BODY_PREFIX)
+    body = load(ClaimForManySchema, context.version(), given)
     # Before any is made: a small body may name a hundred million.
     count = sum(each.get("count", len(each.get("consumer_uuids", "1"))) for each in body["members"])
     if count > MOST_MEMBERS:
@@ -178,8 +179,7 @@ def _consumers(number: int, member: Mapping[str, Any]) -> Iterator[tuple[str, bo
     given = [name for name in _WHO if name in member]
     if not given:
         raise BadRequest(
-            f"{BODY_PREFIX}'consumer_uuid' is a required property of {place}, unless it has consumer_uuids "
-            "or count"
+            f"{place}: 'consumer_uuid' is a required property, unless it has consumer_uuids or count"
         )
     if len(given) > 1:
         raise BadRequest(f"{place}.{given[1]}: {given[0]} names the consumer already")

@@ -29,8 +29,8 @@ from placement.flavors.schemas import ClaimForFlavorSchema, FlavorRequestSchema,
 from placement.http import context
 from placement.http.context import error_document, json_body, json_response, status_of, streamed, use_cases
 from placement.http.gate import cluster_of_body, cluster_of_claim, route
-from placement.http.operations import BODY_PREFIX, OneOf, Operation
-from placement.http.schemas import dump, load
+from placement.http.operations import OneOf, Operation, load
+from placement.http.schemas import dump
 
 blueprint = Blueprint("flavors", __name__)
 _question = partial(route, blueprint, method="POST", gives_json=True, reads=True)
@@ -126,6 +126,6 @@ def _create_for_flavor(given: dict[str, Any]) -> Response:
         raise BadRequest("query: a claim is for a query or for a flavor, not for both")
     claimant = {name: given[name] for name in CLAIMANT if name in given}
     document = {name: part for name, part in given.items() if name not in CLAIMANT}
-    body = load(ClaimantSchema, context.version(), claimant, BODY_PREFIX)
+    body = load(ClaimantSchema, context.version(), claimant)
     fitted, cpus = use_cases().flavors.claim(Claimant(**body), document)
     return json_response(dump(ClaimedSchema, fitted, context=cpus), 201 if fitted.fresh else 200)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 import orjson
-from flask import Response, current_app, g, request
+from flask import Response, current_app, g, has_request_context, request
 from markupsafe import escape
 from oslo_context import context as log_context
 from werkzeug.datastructures import MIMEAccept
@@ -71,6 +71,7 @@ class RequestContext:
 
     `version` is None until agreed, `body` unless it is read early. `leave` is called once the answer is sent.
     `rule` is the path of the route, if there is one, `candidates` how many were found, if they were sought.
+    `is_own`: the path is one of ours, and the errors are in our words.
     `reads`: the request tries to change nothing, whatever its method, so it has no line in the audit log.
     """
 
@@ -81,6 +82,7 @@ class RequestContext:
     leave: Callable[[], object] | None = None
     rule: str | None = None
     candidates: int | None = None
+    is_own: bool = False
     reads: bool = False
 
 
@@ -118,6 +120,11 @@ def version() -> Microversion:
 def offers(feature: Feature) -> bool:
     """Return whether the request's version has the feature."""
     return (g.placement.version or OLDEST) >= feature.value
+
+
+def is_own() -> bool:
+    """Return whether errors are in our words: on our paths and pages, and outside of requests."""
+    return not has_request_context() or current().is_own
 
 
 def use_cases() -> UseCases:
@@ -531,11 +538,13 @@ def _lead(status: int, kind: str) -> str:
 
 
 def _detail(status: int, lead: str, message: str) -> str:
+    if is_own():
+        return message or lead
     return f"{lead}\n\n {message}" + ("" if status in _TEMPLATED else "  ")
 
 
 def _error(status: int, lead: str, code: str, message: str, extra: dict[str, Any]) -> dict[str, Any]:
-    at = current()
+    at, undefined = current(), code == errors.UNDEFINED_CODE
     error: dict[str, Any] = {
         "status": status,
         "title": HTTPStatus(status).phrase,
@@ -543,5 +552,6 @@ def _error(status: int, lead: str, code: str, message: str, extra: dict[str, Any
         "request_id": at.request_id,
     }
     if at.version is not None and at.version.offers(Feature.ERROR_CODES):
-        error["code"] = code
+        # Errors of ours always have a code; the incumbent's have one where it has one.
+        error["code"] = f"placement.{HTTPStatus(status).name.lower()}" if undefined and at.is_own else code
     return {**error, **extra}

@@ -98,6 +98,7 @@ def _begin(objects: Callable[[Mapping[str, Any]], str | None] | None, enter: Cal
     """
     sent, path = request.environ, request.path
     at: context.RequestContext = sent[ENVIRONMENT_KEY]
+    at.is_own = path.startswith(_NO_VERSIONS)
     g.placement = at
     # Until the gate of a route decides.
     request_scope.show_only(request_scope.NOTHING)
@@ -110,8 +111,7 @@ def _begin(objects: Callable[[Mapping[str, Any]], str | None] | None, enter: Cal
         context.identify(current_app.extensions["placement_authentication"]())
     enter()
     # Our own paths have no microversions; their errors are as in the newest one.
-    own = path.startswith(_NO_VERSIONS)
-    at.version = microversions.NEWEST if own else _agreed_version()
+    at.version = microversions.NEWEST if at.is_own else _agreed_version()
     length = sent.get("CONTENT_LENGTH", "").strip()
     if length and not (length.isascii() and length.isdecimal()):
         raise HttpError(400, "content-length header must be an integer")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pprint import pformat
 from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from flask import current_app, request
 
 from placement.common.microversions import NEWEST, Feature, Microversion
-from placement.engine.domain.errors import BadRequest, SchemaViolation
+from placement.engine.domain.errors import BadRequest, BadValues, SchemaViolation
 from placement.http import context
 from placement.http.context import json_body
 from placement.http.schemas import (
@@ -21,9 +23,9 @@ from placement.http.schemas import (
     HttpField,
     VersionedSchema,
     json_schema,
-    load,
     refuse_strange,
-    sentence,
+    schema_for,
+    shown,
 )
 
 View = TypeVar("View", bound=Callable[..., Any])
@@ -190,10 +192,83 @@ def names_of(known: Iterable[Parameter], version: Microversion) -> Collection[st
     return [each.name for each in known if each.exists(version)]
 
 
-# The body of a request by the schema of its route, and its query string.
+# What is wrong with a value: in the incumbent's words on its paths, elsewhere all findings in plain words.
 
 
 BODY_PREFIX = "JSON does not validate: "
+PREFIX = "Invalid query string parameters: "
+# The limits of a value in the incumbent's words: an answer does not echo the body.
+_MOST_VALUES = 60
+_LONGEST_TEXT = 300
+_DEEPEST = 6
+
+
+def load(
+    shape: type[VersionedSchema] | HttpField,
+    version: Microversion,
+    data: Any,
+    prefix: str = BODY_PREFIX,
+    place: str = "",
+) -> Any:
+    """Return the validated data. Raises BadRequest; `prefix` begins the incumbent's words, `place` ours."""
+    chosen: Any = shape.at(version) if isinstance(shape, HttpField) else schema_for(shape, version)
+    try:
+        return chosen.loaded(data) if isinstance(shape, HttpField) else chosen.load(data)
+    except SchemaViolation as violation:
+        if context.is_own():
+            raise BadValues(violation.findings(place)) from None
+        raise BadRequest(f"{prefix}{sentence(violation, json_schema(chosen), data)}") from None
+
+
+def sentence(violation: SchemaViolation, document: Document, instance: Any) -> str:
+    """Return what is wrong, the rule that is broken and the value that breaks it, each with its place."""
+    rule: Any = document
+    for part in violation.schema_path:
+        rule = rule[part]
+    for part in violation.instance_path:
+        instance = instance[part]
+    return (
+        f"{violation.reason}  "
+        f"Failed validating {violation.keyword!r} in schema{_printed(violation.schema_path, rule)}  "
+        f"On instance{_printed(violation.instance_path, _excerpt(instance))}"
+    )
+
+
+def _printed(path: Iterable[str | int], value: Any) -> str:
+    # Messages have no line breaks (see context.render_all), but the blanks after them are part of the form.
+    text = textwrap.indent(pformat(value, width=72, sort_dicts=False), "    ").replace("\n", " ")
+    return f"{''.join(f'[{shown(part)}]' for part in path)}: {text}"
+
+
+def _excerpt(value: Any) -> Any:
+    """Return the value, cut where it is long, deep or has more values inside than an answer may hold."""
+    left = _MOST_VALUES
+
+    def cut(value: Any, depth: int) -> Any:
+        nonlocal left
+        left -= 1
+        if isinstance(value, str):
+            return value if len(value) <= _LONGEST_TEXT else f"{value[:_LONGEST_TEXT]}..."
+        if not isinstance(value, (dict, list)):
+            return value
+        if depth == 0:
+            return "..."
+        kept: list[Any] = []
+        for key in value:
+            if left <= 0:
+                kept.append(("...", "...") if isinstance(value, dict) else "...")
+                break
+            if isinstance(value, dict):
+                inside = cut(value[key], depth - 1)
+                kept.append((cut(key, depth), inside))
+            else:
+                kept.append(cut(key, depth - 1))
+        return dict(kept) if isinstance(value, dict) else kept
+
+    return cut(value, _DEEPEST)
+
+
+# The body of a request by the schema of its route, and its query string.
 
 
 def validated() -> Any:
@@ -202,10 +277,9 @@ def validated() -> Any:
     version = context.version()
     schema = None if operation is None else shape_at(operation.body, version)
     assert isinstance(schema, (type, HttpField))
-    return load(schema, version, json_body(), BODY_PREFIX)
+    return load(schema, version, json_body())
 
 
-PREFIX = "Invalid query string parameters: "
 POLICIES = ("none", "isolate")
 _LARGEST_ID = 2**31 - 1
 LARGEST_LONG_ID = 2**63 - 1
@@ -262,10 +336,18 @@ def _decode(text: str) -> str:
 
 def refuse_unknown(found: Parameters, known: Collection[str]) -> None:
     """Raise BadRequest naming parameters that are not understood."""
+    strange = sorted({key for key, _ in found if key not in known})
+    if strange and context.is_own():
+        raise unknown(strange, f"Known are: {', '.join(known)}." if known else "This request takes none.")
     try:
-        refuse_strange(sorted({key for key, _ in found if key not in known}))
+        refuse_strange(strange)
     except SchemaViolation as violation:
         raise violated(violation, schema_of(known), found) from None
+
+
+def unknown(names: Iterable[str], known: str) -> BadValues:
+    """Return the error for parameters that are not understood; `known` is a sentence about the others."""
+    return BadValues([f"{shown(name)[1:-1]}: is no parameter of this request. {known}" for name in names])
 
 
 def schema_of(known: Iterable[str], required: Sequence[str] = ()) -> Document:
@@ -277,6 +359,8 @@ def schema_of(known: Iterable[str], required: Sequence[str] = ()) -> Document:
 
 def violated(violation: SchemaViolation, schema: Document, found: Parameters) -> BadRequest:
     """Return the error for a query string that breaks its schema; the last of several values is shown."""
+    if context.is_own():
+        return BadValues(violation.findings())
     return BadRequest(f"{PREFIX}{sentence(violation, schema, dict(found))}")
 
 

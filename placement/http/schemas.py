@@ -9,20 +9,18 @@ from __future__ import annotations
 import copy
 import re
 import reprlib
-import textwrap
 from collections.abc import Callable, Iterable
 from collections.abc import Mapping as MappingABC
 from collections.abc import Sequence as SequenceABC
 from functools import lru_cache, partial
 from itertools import repeat
 from operator import attrgetter
-from pprint import pformat
 from typing import Any, NamedTuple, NoReturn, Self
 
 from marshmallow import RAISE, Schema, fields, missing, pre_load
 
 from placement.common.microversions import NEWEST, Feature, Microversion
-from placement.engine.domain.errors import BadRequest, SchemaViolation
+from placement.engine.domain.errors import MOST_FINDINGS, SchemaViolation
 from placement.engine.domain.identifiers import normalize_uuid
 
 # The patterns of names on the wire. Source: placement-api.md, "Identifiers, names, numbers".
@@ -41,10 +39,6 @@ _short = reprlib.Repr()
 _short.maxlevel = 4
 _short.maxdict = _short.maxlist = 10
 _short.maxstring = _short.maxlong = _short.maxother = 300
-# How violations are printed, and the limits of a value in them: an answer does not echo the body.
-_MOST_VALUES = 60
-_LONGEST_TEXT = 300
-_DEEPEST = 6
 
 Document = dict[str, Any]
 Inner = Callable[[Any], Document]
@@ -115,6 +109,20 @@ class HttpField(fields.Field[Any]):
         except SchemaViolation as violation:
             violation.below(step, key)
             raise
+
+    def all_items(self, field: HttpField, values: Iterable[tuple[Any, Any]], *step: str) -> list[Any]:
+        """Return values inside of this one, by key, checked. Raises SchemaViolation for all of them."""
+        checked, first = [], None
+        for key, value in values:
+            try:
+                checked.append(self.item(field, value, key, *step))
+            except SchemaViolation as violation:
+                first = joined(first, violation)
+                if len(first.others) >= MOST_FINDINGS:
+                    break
+        if first is not None:
+            raise first
+        return checked
 
     def wrong_type(self, value: Any) -> NoReturn:
         """Report that the value is of another type."""
@@ -314,7 +322,7 @@ class Sequence(_Container):
             refuse("[] should be non-empty", "minItems")
         if self.most is not None and len(value) > self.most:
             refuse(f"{shown(value)} is too long", "maxItems")
-        result = [self.item(self.items, item, index, "items") for index, item in enumerate(value)]
+        result = self.all_items(self.items, enumerate(value), "items")
         if self.unique and len({str(item) for item in result}) < len(result):
             refuse(f"{shown(value)} has non-unique elements", "uniqueItems")
         return result
@@ -371,8 +379,8 @@ class Mapping(_Container):
                 f"{listed} {verb} not match any of the regexes: {self.shown_pattern!r}",
                 "additionalProperties",
             )
-        step = "patternProperties", self.shown_pattern
-        return {key: self.item(self.items, item, key, *step) for key, item in value.items()}
+        checked = self.all_items(self.items, value.items(), "patternProperties", self.shown_pattern)
+        return dict(zip(value, checked, strict=True))
 
     def document(self, inner: Inner) -> Document:
         described = self.keywords(minProperties=self.least or None)
@@ -436,15 +444,43 @@ class VersionedSchema(Schema):
                 assert isinstance(field, HttpField)
                 self.fields[name] = self.load_fields[name] = field.at(version)
 
+    def load(self, data: Any, **options: Any) -> Any:
+        """Return the object, checked. Raises SchemaViolation for all that is wrong with it."""
+        try:
+            return super().load(data, **options)
+        except SchemaViolation as first:
+            if isinstance(data, MappingABC):
+                self._join_rest(first, data)
+            raise
+
+    def _join_rest(self, first: SchemaViolation, data: MappingABC[str, Any]) -> None:
+        """Add the violations by members behind the first one; by all if the object's own shape is wrong."""
+        names = list(self.fields)
+        at = first.instance_path
+        for name in names[names.index(str(at[0])) + 1 :] if at else names:
+            field = self.fields[name]
+            assert isinstance(field, HttpField)
+            try:
+                field.deserialize(data.get(name, missing), name)
+            except SchemaViolation as violation:
+                first.join(violation)
+
     @pre_load
     def check_shape(self, data: Any, **_: Any) -> Any:
         """Return the object; refuse it unless it has all that is required and nothing unknown."""
         if not isinstance(data, MappingABC):
             refuse(f"{shown(data)} is not of type 'object'", "type")
+        first = None
         for name, field in self.fields.items():
             if field.required and name not in data:
-                refuse(f"{name!r} is a required property", "required")
-        refuse_strange(sorted(key for key in data if key not in self.fields))
+                lacking = SchemaViolation(f"{name!r} is a required property", "required")
+                first = joined(first, lacking)
+        try:
+            refuse_strange(sorted(key for key in data if key not in self.fields))
+        except SchemaViolation as violation:
+            first = joined(first, violation)
+        if first is not None:
+            raise first
         return data
 
     def document(self, inner: Inner) -> Document:
@@ -453,6 +489,14 @@ class VersionedSchema(Schema):
         required = [name for name, field in self.fields.items() if field.required]
         given = {"required": required} if required else {}
         return {"type": "object", "properties": properties, **given, "additionalProperties": False}
+
+
+def joined(first: SchemaViolation | None, violation: SchemaViolation) -> SchemaViolation:
+    """Return the first violation of several, with the next one added."""
+    if first is None:
+        return violation
+    first.join(violation)
+    return first
 
 
 def refuse_strange(names: SequenceABC[str]) -> None:
@@ -473,63 +517,6 @@ def json_schema(part: Any, inner: Inner | None = None) -> Document:
 def schema_for(schema: type[VersionedSchema], version: Microversion) -> VersionedSchema:
     """Return the schema as it is in one version."""
     return schema(version)
-
-
-def load(shape: type[VersionedSchema] | HttpField, version: Microversion, data: Any, prefix: str) -> Any:
-    """Return the validated data. Raises BadRequest with the first violation and its place."""
-    chosen: Any = shape.at(version) if isinstance(shape, HttpField) else schema_for(shape, version)
-    try:
-        return chosen.loaded(data) if isinstance(shape, HttpField) else chosen.load(data)
-    except SchemaViolation as violation:
-        raise BadRequest(f"{prefix}{sentence(violation, json_schema(chosen), data)}") from None
-
-
-def sentence(violation: SchemaViolation, document: Document, instance: Any) -> str:
-    """Return what is wrong, the rule that is broken and the value that breaks it, each with its place."""
-    rule: Any = document
-    for part in violation.schema_path:
-        rule = rule[part]
-    for part in violation.instance_path:
-        instance = instance[part]
-    return (
-        f"{violation.reason}  "
-        f"Failed validating {violation.keyword!r} in schema{_printed(violation.schema_path, rule)}  "
-        f"On instance{_printed(violation.instance_path, _excerpt(instance))}"
-    )
-
-
-def _printed(path: Iterable[str | int], value: Any) -> str:
-    # Messages have no line breaks (see responses.render_all), but the blanks after them are part of the form.
-    text = textwrap.indent(pformat(value, width=72, sort_dicts=False), "    ").replace("\n", " ")
-    return f"{''.join(f'[{shown(part)}]' for part in path)}: {text}"
-
-
-def _excerpt(value: Any) -> Any:
-    """Return the value, cut where it is long, deep or has more values inside than an answer may hold."""
-    left = _MOST_VALUES
-
-    def cut(value: Any, depth: int) -> Any:
-        nonlocal left
-        left -= 1
-        if isinstance(value, str):
-            return value if len(value) <= _LONGEST_TEXT else f"{value[:_LONGEST_TEXT]}..."
-        if not isinstance(value, (dict, list)):
-            return value
-        if depth == 0:
-            return "..."
-        kept: list[Any] = []
-        for key in value:
-            if left <= 0:
-                kept.append(("...", "...") if isinstance(value, dict) else "...")
-                break
-            if isinstance(value, dict):
-                inside = cut(value[key], depth - 1)
-                kept.append((cut(key, depth), inside))
-            else:
-                kept.append(cut(key, depth - 1))
-        return dict(kept) if isinstance(value, dict) else kept
-
-    return cut(value, _DEEPEST)
 
 
 # Schemas of what the service sends, which dump its objects, and members that many answers have.

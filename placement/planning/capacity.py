@@ -185,6 +185,8 @@ def _placed(error: errors.BadRequest, place: str) -> errors.BadRequest:
         return FlavorRefused(tuple(problems))
     if isinstance(error, ManifestError):
         return ManifestError([f"{place}.pod: {each}" for each in error.findings])
+    if isinstance(error, errors.BadValues):
+        return errors.BadValues([f"{place}: {each}" for each in error.findings])
     return errors.BadRequest(f"{place}: {error}")
 
 

@@ -16,9 +16,18 @@ from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.groups import CandidateQuery
 from placement.http.context import json_response, use_cases
 from placement.http.gate import cluster_of_body, cluster_of_query, route
-from placement.http.operations import Operation, Parameter, Parameters, parameters, read, single, validated
+from placement.http.operations import (
+    Operation,
+    Parameter,
+    Parameters,
+    load,
+    parameters,
+    read,
+    single,
+    validated,
+)
 from placement.http.query_grammar import OF_ALL, OWN, PARAMETERS, SPLITS
-from placement.http.schemas import dump, load
+from placement.http.schemas import dump
 from placement.planning.capacity import BY, BY_CLUSTER, Question, RequestKind
 from placement.planning.making_room import AtMost, PlanLimits
 from placement.planning.plans import EMPTY, FIT, FREE, Goal, Move, PlanRequest, PodMove
@@ -112,7 +121,7 @@ def _of_setting(text: str) -> Question:
             raise BadRequest(f"{name}: is no JSON: {error}") from None
         cluster = kind.pop("cluster", None)
     body = {"kinds": {name: kind}} | ({} if cluster is None else {"cluster": cluster})
-    return of_body(load(CapacityBodySchema, NEWEST, body, ""))
+    return of_body(load(CapacityBodySchema, NEWEST, body))
 
 
 capacity_blueprint = Blueprint("capacity", __name__)

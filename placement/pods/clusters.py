@@ -385,7 +385,10 @@ class Clusters:
             clusters.lock(transaction, name)
             cluster = found(transaction, name)
             if cluster.nodes:
-                raise Conflict(f"Cluster {name} still has {cluster.nodes} nodes; delete them first.")
+                raise Conflict(
+                    f"Cluster {name} still has {cluster.nodes} nodes; delete them first.",
+                    code="placement.cluster.inuse",
+                )
             clusters.delete(transaction, cluster.id)
             transaction.record(Action.DELETE, TargetKind.CLUSTER, name, before=cluster.settings)
 

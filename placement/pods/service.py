@@ -64,6 +64,8 @@ ANY_POD = Precondition()
 class ClaimedElsewhere(Conflict):
     """An error: a pod that is to go to one node has its place on another one, which `claim` names."""
 
+    code = "placement.pod.claimed_elsewhere"
+
     def __init__(self, message: str, claim: PodAnswer) -> None:
         super().__init__(message)
         self.claim = claim

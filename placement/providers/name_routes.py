@@ -19,13 +19,14 @@ from placement.http.operations import (
     Operation,
     Parameter,
     last,
+    load,
     names_of,
     parameters,
     refuse_unknown,
     shows,
     validated,
 )
-from placement.http.schemas import dump, load
+from placement.http.schemas import dump
 from placement.providers.schemas import (
     ResourceClassesSchema,
     ResourceClassSchema,
@@ -101,7 +102,7 @@ def put_class(name: str) -> Response:
         new = validated()["name"]
         use_cases().resource_classes.rename(name, new)
         return json_response(dump(ResourceClassShownSchema, new, context=path("")))
-    load(ResourceClassSchema, context.version(), {"name": name}, "JSON does not validate: ")
+    load(ResourceClassSchema, context.version(), {"name": name})
     created = use_cases().resource_classes.create(name)
     return empty_response(201 if created else 204, location=f"/resource_classes/{name}")
 

@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 UNDEFINED_CODE = "placement.undefined_code"
+MOST_FINDINGS = 20
+"""How many findings about one request an answer has."""
 
 
 class PlacementError(Exception):
@@ -23,11 +27,24 @@ class BadRequest(PlacementError):
     """The request cannot be understood, or names something that does not exist."""
 
 
+class BadValues(BadRequest):
+    """Values of a request break rules; each of the `findings` is a sentence that begins with its place.
+
+    `shown` are the first of them, for an answer.
+    """
+
+    def __init__(self, findings: Sequence[str]) -> None:
+        self.findings = tuple(findings)
+        more = len(findings) - MOST_FINDINGS
+        self.shown = (*self.findings[:MOST_FINDINGS], *([f"and {more} more"] if more > 0 else ()))
+        super().__init__("; ".join(self.shown))
+
+
 class SchemaViolation(BadRequest):
     """A value breaks its schema.
 
     `reason` is a sentence for the caller, `keyword` the broken rule (minimum, pattern, required ...),
-    `schema_path` and `instance_path` lead to it.
+    `schema_path` and `instance_path` lead to it. `others` are violations by further parts of the value.
     """
 
     def __init__(
@@ -42,11 +59,37 @@ class SchemaViolation(BadRequest):
         self.keyword = keyword
         self.schema_path = schema_path
         self.instance_path = instance_path
+        self.others: list[SchemaViolation] = []
 
     def below(self, step: tuple[str | int, ...], key: str | int) -> None:
         """Note that the value stands under a key of another, and where its schema stands in that one's."""
-        self.schema_path = *step, *self.schema_path
-        self.instance_path = key, *self.instance_path
+        for each in (self, *self.others):
+            each.schema_path = *step, *each.schema_path
+            each.instance_path = key, *each.instance_path
+
+    def join(self, other: SchemaViolation) -> None:
+        """Add a violation by another part, with its own others."""
+        self.others += [other, *other.others]
+        other.others = []
+
+    def findings(self, place: str = "") -> list[str]:
+        """Return a sentence for each of the first violations, with its place below `place`."""
+        violations = [self, *self.others]
+        found = [(f"{place}{each._place()}".lstrip("."), each.reason) for each in violations]
+        sentences = [f"{where}: {reason}" if where else reason for where, reason in found]
+        # Long lists are not checked to their ends, so how many more there are is not known.
+        more = ["there may be more"] if len(found) >= MOST_FINDINGS else []
+        return [*sentences[: MOST_FINDINGS - 1], *more]
+
+    def _place(self) -> str:
+        """Return where the value stands: `.name` for members, `[key]` for items and keys of maps."""
+        place, steps = "", iter(self.schema_path)
+        for key in self.instance_path:
+            step = next(steps, "items")
+            if step != "items":
+                next(steps)
+            place += f".{key}" if step == "properties" else f"[{key!r}]"
+        return place
 
 
 class Forbidden(PlacementError):

@@ -328,16 +328,17 @@ def find(connection: Executor, name: str) -> Cluster | None:
 
 def unknown(name: str) -> NotFound:
     """Return the error for a cluster that does not exist."""
-    return NotFound(f"No cluster {name} found")
+    return NotFound(f"No cluster {name} found", code="placement.cluster.not_found")
 
 
 def unknown_node(name: str, node_name: str) -> NotFound:
     """Return the error for a node that does not exist."""
-    return NotFound(f"No node {node_name} found in cluster {name}")
+    return NotFound(f"No node {node_name} found in cluster {name}", code="placement.node.not_found")
 
 
 def unknown_pod(name: str, namespace: str, pod: str) -> NotFound:
     """Return the error for a pod that does not exist, or for a reservation, which has no namespace."""
     if not namespace:
-        return NotFound(f"No reservation {pod} found in cluster {name}")
-    return NotFound(f"No pod {namespace}/{pod} found in cluster {name}")
+        message = f"No reservation {pod} found in cluster {name}"
+        return NotFound(message, code="placement.reservation.not_found")
+    return NotFound(f"No pod {namespace}/{pod} found in cluster {name}", code="placement.pod.not_found")
