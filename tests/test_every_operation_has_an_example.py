@@ -15,8 +15,8 @@ from tests.examples import asked, demonstration_service
 
 _JSON = "application/json"
 _ITSELF = "/openapi.json"
-# The document would be in itself, and answers to HEAD have no bodies.
-_WITHOUT_ANSWER = (f"GET {_ITSELF}", *(f"HEAD {path}" for path in PATHS))
+# The document would be in itself, these probes answer in text, and answers to HEAD have no bodies.
+_WITHOUT_ANSWER = (f"GET {_ITSELF}", "GET /livez", "GET /readyz", *(f"HEAD {path}" for path in PATHS))
 
 
 @pytest.fixture(scope="module")

@@ -45,6 +45,7 @@ from placement.http.schemas import (
     Document,
     ErrorSchema,
     HttpField,
+    Mapping,
     VersionedSchema,
     json_schema,
     schema_for,
@@ -104,6 +105,11 @@ class Schemas:
             # Messages have the items outside of the array, where generators of clients miss them.
             item = self._part(part.items)
             return {"anyOf": [item, {"type": "array", "items": item, "minItems": part.least}]}
+        if isinstance(part, Mapping):
+            described = json_schema(part, self._part)
+            # Generators of clients miss what patternProperties allows.
+            ((pattern, values),) = described.pop("patternProperties").items()
+            return {**described, "propertyNames": {"pattern": pattern}, "additionalProperties": values}
         if not isinstance(part, VersionedSchema):
             return json_schema(part, self._part)
         kind = type(part)
@@ -186,7 +192,10 @@ def _operation(
     features = (guard.since, guard.missing_method_below) if guard else ()
     since = max((feature.value for feature in features if feature is not None), default=OLDEST)
     document: Document = {
-        "operationId": "_".join(re.findall("[a-z0-9_]+", f"{method.lower()} {rule}")),
+        # The path of the root has no words.
+        "operationId": "_".join(re.findall("[a-z0-9_]+", f"{method.lower()} {rule}"))
+        if rule != "/"
+        else "list_versions",
         "tags": [tag],
         # The first paragraph of the handler's docstring.
         "summary": (view.__doc__ or "").partition("\n\n")[0].strip(),
