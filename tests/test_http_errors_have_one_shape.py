@@ -230,7 +230,7 @@ def test_on_our_paths_each_finding_is_an_error_with_its_place_and_a_code(embedde
     ]
     assert {error["code"] for error in answer.json["errors"]} == {"placement.bad_request"}
     strange = embedded.get("/ext/v1/clusters?colour=red&size=1").json["errors"]
-    assert [error["detail"].partition(":")[0] for error in strange] == ["colour", "size"]
+    assert [error["detail"].partition(" ")[0] for error in strange] == ["'colour'", "'size'"]
 
 
 def test_an_answer_has_twenty_findings_at_most(embedded: Client):

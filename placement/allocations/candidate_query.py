@@ -138,12 +138,8 @@ def _by_group(parameters: Parameters, version: Microversion) -> dict[str, dict[s
                 group = found.setdefault(match.group(1) or UNSUFFIXED, {})
                 group.setdefault(name, []).append(value)
     if strange:
-        known_ones = (
-            f"Parameters of the Placement API: {', '.join(alone)}, and of each group, its suffix "
-            f"behind them as in resources1: {', '.join(names)}"
-        )
         if context.is_own():
-            raise unknown(sorted(strange)[:MOST_KEYS], known_ones)
+            raise unknown(sorted(strange)[:MOST_KEYS])
         listed = ", ".join(shown(key) for key in sorted(strange)[:MOST_KEYS])
         verb = "does" if len(strange) == 1 else "do"
         expressions = [f"^{pattern.pattern}$" for _, pattern in patterns]
@@ -152,7 +148,10 @@ def _by_group(parameters: Parameters, version: Microversion) -> dict[str, dict[s
         schema["patternProperties"] = {each: {"type": "string"} for each in expressions}
         refused = violated(SchemaViolation(reason, "additionalProperties"), schema, parameters)
         # In words, as an alternative to regular expressions.
-        raise BadRequest(f"{refused}. {known_ones}")
+        raise BadRequest(
+            f"{refused}. Parameters of the Placement API: {', '.join(alone)}, and of each group, its suffix "
+            f"behind them as in resources1: {', '.join(names)}"
+        )
     return found
 
 

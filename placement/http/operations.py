@@ -338,16 +338,16 @@ def refuse_unknown(found: Parameters, known: Collection[str]) -> None:
     """Raise BadRequest naming parameters that are not understood."""
     strange = sorted({key for key, _ in found if key not in known})
     if strange and context.is_own():
-        raise unknown(strange, f"Known are: {', '.join(known)}." if known else "This request takes none.")
+        raise unknown(strange)
     try:
         refuse_strange(strange)
     except SchemaViolation as violation:
         raise violated(violation, schema_of(known), found) from None
 
 
-def unknown(names: Iterable[str], known: str) -> BadValues:
-    """Return the error for parameters that are not understood; `known` is a sentence about the others."""
-    return BadValues([f"{shown(name)[1:-1]}: is no parameter of this request. {known}" for name in names])
+def unknown(names: Iterable[str]) -> BadValues:
+    """Return the error for parameters that are not understood."""
+    return BadValues([f"{shown(name)} is no parameter of this request" for name in names])
 
 
 def schema_of(known: Iterable[str], required: Sequence[str] = ()) -> Document:
