@@ -12,7 +12,7 @@ from keystoneauth1 import exceptions
 from keystoneauth1.session import Session
 from urllib3.exceptions import ProtocolError
 
-from placement.common.messages import without_schema
+from placement.client.suggestions import without_schema
 from placement.common.microversions import NEWEST
 from placement.engine.domain.errors import PlacementError
 from placement.engine.domain.identifiers import is_loopback

@@ -7,7 +7,6 @@ from collections.abc import Collection
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from placement.common.messages import without_schema
 from placement.http.query_grammar import OF_ALL, OF_GROUPS, OWN, SPLITS
 
 _WORD = re.compile(r"[A-Za-z_][\w-]*(?:\.[\w-]+)*|\d+")
@@ -38,18 +37,15 @@ class Mistake(NamedTuple):
 
 def mistake(message: str, text: str, names: Collection[str]) -> Mistake:
     """Return what is wrong with a query; `names` are the classes, traits and clusters that it may name."""
-    shown = without_schema(message)
-    # The list of all parameters, which follows, names nothing that is wrong.
-    about, listed, _ = shown.partition(". Parameters of ")
-    mentioned = set(_QUOTED.findall(about)) or set(_WORD.findall(about))
+    mentioned = set(_QUOTED.findall(message)) or set(_WORD.findall(message))
     words = [found for found in _WORD.finditer(text) if found[0] in mentioned]
     strange = [found for found in words if found[0] not in names and not _WITH_SUFFIX.fullmatch(found[0])]
     if not strange:
-        return Mistake(shown)
+        return Mistake(message)
     found = strange[-1]
     before, after = text[: found.start()], text[found.end() :]
     is_parameter = after.startswith("=") and (not before or before.endswith("&"))
     like = get_close_matches(found[0], _PARAMETERS if is_parameter else names, 1)
     like = like or get_close_matches(found[0].upper(), () if is_parameter else names, 1)
     instead = like[0] if like else ""
-    return Mistake(about if listed and like else shown, before, found[0], after, instead)
+    return Mistake(message, before, found[0], after, instead)

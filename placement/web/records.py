@@ -129,7 +129,7 @@ def _of_names(before: Sequence[str], after: Sequence[str]) -> str:
 # One change: what differs before and after.
 
 
-class Difference(NamedTuple):
+class ChangedPart(NamedTuple):
     """A part of a document that differs, before and after; empty where it is not there."""
 
     name: str
@@ -144,12 +144,12 @@ def providers_in(documents: Sequence[Document | None]) -> set[str]:
 
 def differences(
     before: Document | None, after: Document | None, places: Mapping[str, NamedPlace]
-) -> list[Difference]:
+) -> list[ChangedPart]:
     """Return the parts that differ; amounts have their units, and providers their names."""
     old, new = dict(_parts(before or {}, places)), dict(_parts(after or {}, places))
     names = [*old, *(name for name in new if name not in old)]
     pairs = ((name, old.get(name, ""), new.get(name, "")) for name in names)
-    return [Difference(*each) for each in pairs if each[1] != each[2]]
+    return [ChangedPart(*each) for each in pairs if each[1] != each[2]]
 
 
 def _parts(document: Document, places: Mapping[str, NamedPlace]) -> Iterator[tuple[str, str]]:
