@@ -70,7 +70,7 @@ class Health:
     @property
     def database_kind(self) -> str:
         """Return which database it is: sqlite or postgresql."""
-        return self._database.engine.dialect.name
+        return self._database.backend.name
 
     def watch(self) -> None:
         """Look again and again from a thread of its own, the first time at once."""

@@ -219,6 +219,7 @@ def every_request(service: Fleet, foreign: Foreign) -> list[Request]:
 
 def told(fleet: Fleet, token: str, asked: Request) -> tuple[int, str]:
     """Status and body of an answer, without what differs from call to call."""
+    fleet.look()
     answer = fleet.api.as_(token).call(asked.method, asked.path, asked.body)
     where = answer.headers.get("Location", "")
     return answer.status_code, _PASSING.sub(
@@ -257,13 +258,14 @@ def test_no_answer_tells_of_other_clusters_and_nothing_changes_there(
     for request in asked:
         status, text = told(whole, token, request)
         statuses[status] = statuses.get(status, 0) + 1
+        expected = None if request.differs else told(alone, token, request)
+        if (status, text) == expected:
+            # A service without the other clusters answers this, such as examples of /openapi.json.
+            continue
         names = {name for name in anywhere.findall(text) if name not in request.sent}
         if names:
             wrong.append((request, status, "names", sorted(names)[:5]))
-        if request.differs:
-            continue
-        expected = told(alone, token, request)
-        if (status, text) != expected:
+        if expected is not None:
             at = next(at for at in range(len(text) + 1) if text[:at] != expected[1][:at] or at == len(text))
             around = slice(max(0, at - 60), at + 60)
             wrong.append((request, status, expected[0], text[around], expected[1][around]))

@@ -48,7 +48,7 @@ def test_what_would_be_lost_is_refused(there: Incumbent, here: str):
     with incumbent_database("sqlite") as empty:
         refused = run("import", empty.url, "--database", here)
         assert refused.returncode == 1
-        assert "3 providers and 2 consumers are in the target and not in the source" in refused.stderr
+        assert "3 providers (Häuschen, pool, cell) and 2 consumers (c0000000-" in refused.stderr
         assert "--remove" in refused.stderr
         assert run("import", empty.url, "--database", here, "--remove").returncode == 0
 

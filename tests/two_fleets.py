@@ -71,6 +71,10 @@ class Fleet:
     api: Client
     known: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
+    def look(self) -> None:
+        """Look at the health of the service, as its server does every second."""
+        self.api.http.application.extensions["placement_use_cases"].health.look()
+
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
         """Return what a statement finds."""
         with self.database.read() as connection:

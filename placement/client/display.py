@@ -230,8 +230,9 @@ class ActionCommand(Command):
         parser.formatter_class = _Help
         # Options may stand between parameters of a query.
         vars(parser)["parse_args"] = parser.parse_intermixed_args
-        example = COMMANDS[(self.cmd_name or "").removeprefix(f"{PREFIX} ")].example
-        parser.epilog = f"example: {prog_name} {example}".rstrip()
+        if self.cmd_name:
+            example = COMMANDS[self.cmd_name.removeprefix(f"{PREFIX} ")].example
+            parser.epilog = f"example: {prog_name} {example}".rstrip()
         return parser
 
     def run(self, parsed_args: Namespace) -> int:

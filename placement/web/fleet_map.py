@@ -281,7 +281,7 @@ def _figures(look: FleetSnapshot, groups: Sequence[Mapping[str, Any]]) -> dict[s
         "use": {name: sums[name] for name in _SUMMED if name in sums},
         "overfull": refused["overfull_count"],
         "refused": sum(each["count"] for each in refused["refused"]),
-        "failing": [f"{each.name}: {each.said}" for each in use_cases().health.checks() if not each.ok],
+        "failing": [each.name for each in use_cases().health.checks() if not each.ok],
     }
 
 

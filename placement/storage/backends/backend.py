@@ -79,6 +79,8 @@ class Backend(Protocol):
 
     # -- facts --------------------------------------------------------------------------------------
 
+    # The name of the product, for operators.
+    name: ClassVar[str]
     # Whether it lives in this process, so that the service itself upgrades its schema.
     is_embedded: ClassVar[bool]
     # Whether a table is altered by making another one and copying the rows.

@@ -200,6 +200,7 @@ _INTEGERS, _FLOAT = frozenset({"integer", "bigint"}), "double precision"
 class PostgreSQL(Backend):
     """A database of a PostgreSQL server; see storage.backends.backend for the contracts."""
 
+    name = "postgresql"
     is_embedded = False
     alters_by_copying = False
     has_claim_statement = True

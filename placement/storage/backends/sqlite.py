@@ -122,6 +122,7 @@ class FileLookout:
 class SQLite(Backend):
     """A database in one file; see storage.backends.backend for the contracts."""
 
+    name = "sqlite"
     is_embedded = True
     alters_by_copying = True
     has_claim_statement = False
