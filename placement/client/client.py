@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -12,7 +13,6 @@ from keystoneauth1 import exceptions
 from keystoneauth1.session import Session
 from urllib3.exceptions import ProtocolError
 
-from placement.client.suggestions import without_schema
 from placement.common.microversions import NEWEST
 from placement.engine.domain.errors import PlacementError
 from placement.engine.domain.identifiers import is_loopback
@@ -29,6 +29,14 @@ ANSWER_SECONDS = 120
 _UNAUTHORIZED = 401
 _LONGEST_TEXT = 200
 _NEAREST = 3
+# How the incumbent's messages about bodies and parameters begin, and the rule that follows them.
+_OF_BODIES = "JSON does not validate: "
+_OF_QUERIES = "Invalid query string parameters: "
+_RULE = "  Failed validating "
+_REGEXES = re.compile(r"do(?:es)? not match any of the regexes: .*")
+_COUNT = "does not match '^[1-9][0-9]*$'"
+_PLACE = re.compile(r"  On instance((?:\[[^\]]*\])+):")
+_PARTS = re.compile(r"\['?([^\]']*)'?\]")
 
 # Files for TLS: the authority of the service, and the certificate and key of the caller.
 AUTHORITY_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE = (
@@ -182,12 +190,25 @@ def _refusal(answer: requests.Response) -> str:
     return given or f"the service answers {answer.status_code} {answer.reason}"
 
 
+def _without_schema(message: str) -> str:
+    """Return a message with the field in front and without the schema that was broken."""
+    shown, broken, rule = message.partition(_RULE)
+    if not broken:
+        return message
+    shown = _REGEXES.sub("is no parameter of this request", shown)
+    shown = shown.replace(_COUNT, "is no whole number from 1")
+    shown = shown.removeprefix(_OF_BODIES).removeprefix(_OF_QUERIES)
+    place = _PLACE.search(rule)
+    field = ".".join(_PARTS.findall(place[1])) if place else ""
+    return f"{field}: {shown}" if field else shown
+
+
 def message_of(error: Mapping[str, Any]) -> str:
     """Return the message of an error, with the near misses of a request that fits nowhere."""
     # A sentence about the status comes first; what is the matter is the last line.
     text = error["detail"].strip().splitlines()[-1].strip()
     nearest = [line for miss in error.get("explanation", {}).get("nearest", ()) for line in miss["sentences"]]
-    return "; ".join([without_schema(text), *nearest[:_NEAREST]])
+    return "; ".join([_without_schema(text), *nearest[:_NEAREST]])
 
 
 def _one_line(text: str) -> str:

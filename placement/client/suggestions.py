@@ -1,4 +1,4 @@
-"""Errors of a service, shortened for reading, with names that were probably meant by an unknown one."""
+"""What was probably meant: names that are close to one that the service does not know."""
 
 from __future__ import annotations
 
@@ -15,15 +15,6 @@ PARAMETERS = (
     *("limit", "group_policy", "root_required", "same_subtree", "cluster", "order_by", "prefer"),
 )
 """The parameters of our own search; the first six may have the suffix of a group behind them."""
-
-# How the incumbent's messages about bodies and parameters begin, and the rule that follows them.
-_OF_BODIES = "JSON does not validate: "
-_OF_QUERIES = "Invalid query string parameters: "
-_RULE = "  Failed validating "
-_REGEXES = re.compile(r"do(?:es)? not match any of the regexes: .*")
-_COUNT = "does not match '^[1-9][0-9]*$'"
-_PLACE = re.compile(r"  On instance((?:\[[^\]]*\])+):")
-_PARTS = re.compile(r"\['?([^\]']*)'?\]")
 
 _CLOSE = 0.65
 _CLUSTER = "/ext/v1/clusters"
@@ -45,19 +36,6 @@ _UNKNOWN: tuple[tuple[re.Pattern[str], str, str, str], ...] = (
     (re.compile(r"^(\S+): no such resource provider"), "/ext/v1/hosts", "hosts", "name"),
 )
 _PARAMETER = re.compile(r"'(\w+)' is no parameter of this request")
-
-
-def without_schema(message: str) -> str:
-    """Return a message with the field in front and without the schema that was broken."""
-    shown, broken, rule = message.partition(_RULE)
-    if not broken:
-        return message
-    shown = _REGEXES.sub("is no parameter of this request", shown)
-    shown = shown.replace(_COUNT, "is no whole number from 1")
-    shown = shown.removeprefix(_OF_BODIES).removeprefix(_OF_QUERIES)
-    place = _PLACE.search(rule)
-    field = ".".join(_PARTS.findall(place[1])) if place else ""
-    return f"{field}: {shown}" if field else shown
 
 
 def near(word: str, known: Iterable[str]) -> list[str]:
