@@ -266,7 +266,8 @@ def test_no_answer_tells_of_other_clusters_and_nothing_changes_there(
         if names:
             wrong.append((request, status, "names", sorted(names)[:5]))
         if expected is not None:
-            at = next(at for at in range(len(text) + 1) if text[:at] != expected[1][:at] or at == len(text))
+            pairs = enumerate(zip(text, expected[1], strict=False))
+            at = next((at for at, (mine, other) in pairs if mine != other), 0)
             around = slice(max(0, at - 60), at + 60)
             wrong.append((request, status, expected[0], text[around], expected[1][around]))
     assert not wrong, "\n\n".join(map(str, [len(wrong), *wrong[:12]]))
