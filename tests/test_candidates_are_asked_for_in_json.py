@@ -93,5 +93,5 @@ def test_claims_take_the_same_json(api: Client, hosts):
     assert answer.status_code == 201, answer.text
     assert list(answer.json["allocations"]) == [hosts[2]]
     broken = {**claim, "query": {"groups": {"": {"resources": {"VCPU": -1}}}}}
-    assert "['query']['groups']['']['resources']['VCPU']" in detail(api.post("/ext/v1/claims", broken))
+    assert "query.groups[''].resources['VCPU']" in detail(api.post("/ext/v1/claims", broken))
     assert api.post("/ext/v1/claims", {**claim, "query": {**query, "limit": 1}}).status_code == 400

@@ -223,7 +223,7 @@ def test_bad_input_is_400_with_a_code(embedded: Client, endpoint):
     for body in (b"null", *malformed):
         answer = embedded.post(endpoint, body, Content_Type="application/json")
         assert answer.status_code == 400, answer.text
-        code = "flavor_invalid" if body == b"null" else "placement.undefined_code"
+        code = "flavor_invalid" if body == b"null" else "placement.bad_request"
         assert answer.json["errors"][0]["code"] == code
         assert len(answer.data) < 10_000
 
