@@ -18,7 +18,7 @@ class Check(NamedTuple):
 
     name: str
     ok: bool
-    said: str
+    detail: str
 
 
 LIVE, READY, HEALTHCHECK, METRICS = "/livez", "/readyz", "/healthcheck", "/metrics"
@@ -62,7 +62,7 @@ def answer(method: str, path: str, query: str, accept: str, checks: Callable[[],
     if not well or "verbose" in parse_qs(query, keep_blank_values=True):
         lines = [
             f"[{'+' if check.ok else '-'}]{check.name} {'ok' if check.ok else 'failed'}"
-            + (f": {check.said}" if check.said else "")
+            + (f": {check.detail}" if check.detail else "")
             for check in found
         ]
         body = "\n".join([*lines, f"{path[1:]} check {'passed' if well else 'failed'}", ""])
@@ -70,7 +70,7 @@ def answer(method: str, path: str, query: str, accept: str, checks: Callable[[],
 
 
 def _healthcheck(method: str, accept: str, checks: Sequence[Check]) -> Probe:
-    failed = [f"{check.name}: {check.said}" for check in checks if not check.ok]
+    failed = [f"{check.name}: {check.detail}" for check in checks if not check.ok]
     status = 503 if failed else 200
     if method == "HEAD":
         return Probe(503 if failed else 204, _PLAIN, "")

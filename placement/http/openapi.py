@@ -274,8 +274,8 @@ def _query(known: Parameter, version: Microversion) -> Document:
         "required": known.required,
         "schema": {"type": "array", "items": schema} if repeated else schema,
     }
-    if known.said:
-        described["description"] = known.said
+    if known.description:
+        described["description"] = known.description
     if known.explode or repeated:
         described |= {"style": "form", "explode": True}
     if known.since is not None:

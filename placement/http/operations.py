@@ -89,7 +89,7 @@ class Parameter:
     """
 
     name: str
-    said: str
+    description: str
     schema: Document = field(default_factory=lambda: {"type": "string"})
     since: Feature | None = None
     until: Feature | None = None

@@ -306,7 +306,7 @@ def _suffixed(name: str, suffix: str, stated: str, since: Feature, until: Featur
 def _of_suffixed_groups() -> Iterator[Parameter]:
     for known in OF_GROUPS:
         assert known.since is not None
-        stated = f"The same of the group with the suffix S. {known.said}"
+        stated = f"The same of the group with the suffix S. {known.description}"
         since = max(known.since, Feature.GRANULAR_GROUPS, key=lambda feature: feature.value)
         yield _suffixed(known.name, NUMERIC_SUFFIX, stated, since, Feature.STRING_SUFFIXES)
         yield _suffixed(known.name, STRING_SUFFIX, stated, Feature.STRING_SUFFIXES)

@@ -296,7 +296,7 @@ class CheckSchema(AnswerSchema):
 
     name = String()
     ok = Boolean()
-    detail = String(source="said")
+    detail = String()
 
 
 def _checks(_: Any, health: Any) -> list[dict[str, Any]]:

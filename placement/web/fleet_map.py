@@ -76,7 +76,7 @@ def chosen(look: FleetSnapshot, cluster: str | None = None) -> dict[str, Any]:
         "cluster": request.args.get("cluster") or cluster,
         "classes": classes,
         "figures": {str(each): _name(each, resource_class) for each in FleetFigure},
-        "said": _name(figure, resource_class),
+        "label": _name(figure, resource_class),
     }
 
 
@@ -189,7 +189,7 @@ def _data() -> Response:
             ],
             "by": given["by"],
             "class": given["class"],
-            "said": given["said"],
+            "label": given["label"],
             "part": part,
             "whole": whole,
         }

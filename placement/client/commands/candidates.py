@@ -96,7 +96,7 @@ Explanation = Mapping[str, Any]
 class Explaining(Prose):
     """A command that explains why a request, flavor or pod fits nowhere, in sentences or in rows."""
 
-    def told(
+    def result(
         self, parsed_args: argparse.Namespace, explanation: Explanation, mend: Sequence[str] = ()
     ) -> tuple[tuple[str, ...], Any]:
         """Return the sentences, or rows if a format is given; the command ends with 1 if nothing fits.
@@ -133,7 +133,7 @@ class ExplainRequest(Explaining):
         asked = [*query, ("explain", "1")]
         explanation = self.client.get("/ext/v1/allocation_candidates", asked)["explanation"]
         mend = _mend(self.client, query, explanation) if parsed_args.formatter == PROSE else ()
-        return self.told(parsed_args, explanation, list(mend))
+        return self.result(parsed_args, explanation, list(mend))
 
 
 def _mend(client: Client, query: Pairs, explanation: Explanation) -> Iterator[str]:

@@ -138,7 +138,7 @@ class ExplainFlavor(Explaining):
         found = _searched(self.client, parsed_args, explain=True)
         if found["query_used"] == "fallback_querystring":
             self.note("No dedicated CPUs are free; this is about shared ones.")
-        return self.told(parsed_args, found["explanation"])
+        return self.result(parsed_args, found["explanation"])
 
 
 def _searched(client: Client, parsed: argparse.Namespace, **parts: object) -> Any:

@@ -138,7 +138,7 @@ class _Telling(Prose):
     left_out_first = ("Providers", "Amounts", "By", "Kind")
     kept = ("Consumer", "From", "To")
 
-    def told(self, parsed_args: argparse.Namespace, plan: Mapping[str, Any]) -> tuple[Any, Any]:
+    def result(self, parsed_args: argparse.Namespace, plan: Mapping[str, Any]) -> tuple[Any, Any]:
         """Return the moves, or the plan as text."""
         if parsed_args.formatter == PROSE:
             return ("Plan",), [(line,) for line in drawn(plan, self.app.stdout)]
@@ -202,7 +202,7 @@ class MakePlan(_Telling):
             self.exit_status = 1
         if parsed_args.formatter != PROSE:
             self.note(summary(plan))
-        return self.told(parsed_args, plan)
+        return self.result(parsed_args, plan)
 
 
 class ShowPlan(_Telling):
@@ -212,7 +212,7 @@ class ShowPlan(_Telling):
     auth_required = False
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        return self.told(parsed_args, _read(parsed_args.file, _SHOWN))
+        return self.result(parsed_args, _read(parsed_args.file, _SHOWN))
 
 
 class _Checking(Listing):

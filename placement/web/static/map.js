@@ -85,7 +85,7 @@ class FleetMap {
   }
 
   // A block of cells for each group, blocks beside each other on shelves: the largest cells that fit, and of
-  // those with room for numbers the ones on the fewest shelves.
+  // shapes with room for numbers the shape on the fewest shelves.
   lay() {
     // What the page allows; a few hosts need less.
     this.canvas.style.removeProperty("height");
@@ -289,7 +289,7 @@ class FleetMap {
     return -1;
   }
 
-  // -- who is it ------------------------------------------------------------------------------------
+  // -- which host ------------------------------------------------------------------------------------
 
   say(text) { if (this.state.textContent !== text) this.state.textContent = text; }
 
@@ -303,11 +303,11 @@ class FleetMap {
     const turn = ++this.asked;
     await new Promise((done) => setTimeout(done, 70));
     if (turn !== this.asked) return;
-    // Neighbours come along: whoever looks at one looks at the next.
+    // Neighbours come along: the next one is looked at soon.
     const ids = [], places = [];
     for (let near = Math.max(0, at - 12); near <= at + 12 && near < this.head.count; near++) { ids.push(this.ids[near]); places.push(near); }
     try {
-      const address = this.around.dataset.who, answer = await fetch(`${address}&ids=${ids.join(",")}`);
+      const address = this.around.dataset.hosts, answer = await fetch(`${address}&ids=${ids.join(",")}`);
       const byId = new Map((await answer.json()).hosts.map((host) => [host.id, host]));
       places.forEach((each, index) => { const host = byId.get(ids[index]); if (host) this.known.set(each, host); });
     } catch { return; }

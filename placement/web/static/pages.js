@@ -74,7 +74,7 @@ function sortable(table) {
 
 // -- refreshing -------------------------------------------------------------------------------------
 
-const told = (text) => { const place = $("#said"); if (place.textContent !== text) place.textContent = text; };
+const notify = (text) => { const place = $("#notice"); if (place.textContent !== text) place.textContent = text; };
 
 let renewedAt = Date.now();
 function tellAge() {
@@ -98,7 +98,7 @@ function renew(old, fresh) {
     for (const { name, value } of fresh.attributes) {
       if (!(name === "class" && old.matches("[data-owner], [data-marks]")) && old.getAttribute(name) !== value) old.setAttribute(name, value);
     }
-    // What is taken over leaves the fresh page, so who is whose twin is noted before.
+    // What is taken over leaves the fresh page, so the twins are noted before.
     const twins = [...fresh.children];
     [...old.children].forEach((child, at) => renew(child, twins[at]));
     return;
@@ -128,7 +128,7 @@ async function fill(place) {
     place.dataset.filled = "yes";
     all("table[data-sort]", place).forEach(sortable);
     if ($("[data-marks]", place)) markAll(usual());
-  } catch (error) { told(`A part of this page could not be loaded: ${error.message}.`); }
+  } catch (error) { notify(`A part of this page could not be loaded: ${error.message}.`); }
 }
 
 const inView = new Set();
@@ -175,7 +175,7 @@ function offerCopies() { if (navigator.clipboard) for (const button of all("[dat
 
 async function copy(button) {
   await navigator.clipboard.writeText($("pre", button.parentElement).textContent);
-  told("Copied.");
+  notify("Copied.");
   button.textContent = "Copied";
   setTimeout(() => { button.textContent = "Copy"; }, 2000);
 }
@@ -184,8 +184,8 @@ async function refresh(main) {
   if (isBusy()) return;
   try {
     const answer = await fetch(location.href, { headers: { "X-Requested-With": "placement" } });
-    if (answer.status === 401) { told("The session has ended: reload the page to sign in again."); return; }
-    if (!answer.ok) { told(`This page is not fresh: the service answers ${answer.status}.`); return; }
+    if (answer.status === 401) { notify("The session has ended: reload the page to sign in again."); return; }
+    if (!answer.ok) { notify(`This page is not fresh: the service answers ${answer.status}.`); return; }
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const fresh = $("#main", page);
     if (!fresh || isBusy()) return;
@@ -196,9 +196,9 @@ async function refresh(main) {
     dispatchEvent(new Event("refreshed"));
     renewedAt = Date.now();
     tellAge();
-    told("");
+    notify("");
     markAll(usual());
-  } catch { told("This page is not fresh: the service does not answer."); }
+  } catch { notify("This page is not fresh: the service does not answer."); }
 }
 
 // -- beginning --------------------------------------------------------------------------------------

@@ -34,8 +34,8 @@ function read(query) {
     for (const [name, amount] of amounts) rows.push({ name, amount, trait: required, several: Boolean(split) });
   }
   const found = { rows, numa, rest };
-  const said = (each) => new URLSearchParams(each).getAll("same_subtree").join().split(",").length;
-  const same = !subtree || (numa && said(query) === said(write(found)));
+  const groups = (each) => new URLSearchParams(each).getAll("same_subtree").join().split(",").length;
+  const same = !subtree || (numa && groups(query) === groups(write(found)));
   return same && (!policy || policy === "none") ? found : null;
 }
 
@@ -43,17 +43,17 @@ function write({ rows, numa, rest }) {
   const filled = rows.filter((row) => row.name && row.amount);
   const plain = filled.filter((row) => !numa && !row.trait && !row.several);
   const apart = filled.filter((row) => !plain.includes(row));
-  const said = plain.length ? [`resources=${plain.map((row) => `${row.name}:${row.amount}`).join()}`] : [];
+  const parameters = plain.length ? [`resources=${plain.map((row) => `${row.name}:${row.amount}`).join()}`] : [];
   apart.forEach((row, at) => {
-    said.push(`resources_${at + 1}=${row.name}:${row.amount}`);
-    if (row.several) said.push(`split_${at + 1}=${row.name}`);
-    if (row.trait) said.push(`required_${at + 1}=${row.trait}`);
+    parameters.push(`resources_${at + 1}=${row.name}:${row.amount}`);
+    if (row.several) parameters.push(`split_${at + 1}=${row.name}`);
+    if (row.trait) parameters.push(`required_${at + 1}=${row.trait}`);
   });
-  if (apart.length > 1) said.push("group_policy=none");
+  if (apart.length > 1) parameters.push("group_policy=none");
   if (numa && apart.length) {
-    said.push(`required${NUMA_GROUP}=${NUMA_TRAIT}`, `same_subtree=${[NUMA_GROUP, ...apart.map((_, at) => `_${at + 1}`)]}`);
+    parameters.push(`required${NUMA_GROUP}=${NUMA_TRAIT}`, `same_subtree=${[NUMA_GROUP, ...apart.map((_, at) => `_${at + 1}`)]}`);
   }
-  return [...said, ...rest].join("&");
+  return [...parameters, ...rest].join("&");
 }
 
 // -- the form -----------------------------------------------------------------------------------------
