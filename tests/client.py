@@ -165,7 +165,7 @@ def custom(prefix: str = "X") -> str:
 def detail(answer: TestResponse) -> str:
     """The message of an error, or of all that are wrong, after their shape was checked."""
     errors = answer.json["errors"]
-    assert errors
+    assert len(errors) == 1 or (len(errors) > 1 and answer.request.path.startswith("/ext/"))
     for error in errors:
         assert error["status"] == answer.status_code
         assert error["request_id"] == answer.headers["x-openstack-request-id"]

@@ -42,7 +42,7 @@ from pathlib import Path
 
 if sys.argv[1] == "enable":
     unit = (Path(os.environ["UNITS"]) / "placement.service").read_text()
-    before, start = (re.search(rf"^{name}=(.+)$", unit, re.M)[1] for name in ("ExecStartPre", "ExecStart"))
+    before, start = (re.search(rf"^{name}=-?(.+)$", unit, re.M)[1] for name in ("ExecStartPre", "ExecStart"))
     assert "Type=notify" in unit
     subprocess.run(shlex.split(before), check=True, stdout=subprocess.DEVNULL)
     address = os.environ["STAND_INS"] + "/notify"

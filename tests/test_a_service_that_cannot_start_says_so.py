@@ -77,7 +77,7 @@ def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path):
         "[ssl]\ncert_file = none.crt\n[scoring]\norder_by = nothing\n[capacity]\nwatch = small VCPU=2\n"
     )
     said = errors_of_start("--config-file", str(file))
-    assert said[0] == "placement: 7 errors in the configuration:"
+    assert said[0] == "placement: 7 errors in the configuration"
     expected = (
         f"{file}: there is no option zebra in [api]",
         f"{file}: [api] request_timeout: could not convert string to float: 'soon'",

@@ -109,7 +109,10 @@ def test_a_list_is_repeated_until_it_is_interrupted(placement, monkeypatch):
         ("candidates resources=PCPU:1 required=HW_CPU_X86_AVX22", "did you mean HW_CPU_X86_AVX2"),
         ("explain resouces=PCPU:1", "'resouces' is no parameter of this request; did you mean resources?"),
         ("candidates resources=PCPU:1 ordr_by=pack", "did you mean order_by?"),
-        ("candidates resources=PCPU:1 nothing=1", "; there are resources, required, member_of"),
+        (
+            "candidates resources=PCPU:1 nothing=1",
+            "; there are resources, required, member_of",
+        ),
         ("claim resources=PCPU:1 clutser=edge", "did you mean cluster?"),
         ("flavor explain --vcpus 1 --ram 1 --cluster egde", "did you mean edge?"),
         ("tree edge/edge-09", "did you mean edge/edge-08"),

@@ -32,7 +32,7 @@ def get(url: str, path: str) -> dict:
 
 
 def clusters_of(url: str) -> list[dict]:
-    return get(url, "/ext/v1/clusters")["clusters"]
+    return get(url, "/ext/v1/clusters?include=use")["clusters"]
 
 
 def run(call: str, directory: Path) -> subprocess.CompletedProcess[str]:

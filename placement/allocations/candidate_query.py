@@ -40,6 +40,7 @@ from placement.http.query_grammar import (
     OF_ALL,
     OF_GROUPS,
     OWN,
+    SPLITS,
     STRING_SUFFIX,
     Surroundings,
     members_of,
@@ -139,7 +140,7 @@ def _by_group(parameters: Parameters, version: Microversion) -> dict[str, dict[s
                 group.setdefault(name, []).append(value)
     if strange:
         if context.is_own():
-            raise unknown(sorted(strange)[:MOST_KEYS])
+            raise unknown(sorted(strange), [*names, *alone, *names_of(SPLITS, version), *_OWN])
         listed = ", ".join(shown(key) for key in sorted(strange)[:MOST_KEYS])
         verb = "does" if len(strange) == 1 else "do"
         expressions = [f"^{pattern.pattern}$" for _, pattern in patterns]

@@ -35,7 +35,7 @@ _UNKNOWN: tuple[tuple[re.Pattern[str], str, str, str], ...] = (
     (re.compile(r"there is no host '([^']+)'"), "/ext/v1/hosts", "hosts", "name"),
     (re.compile(r"^(\S+): no such resource provider"), "/ext/v1/hosts", "hosts", "name"),
 )
-_PARAMETER = re.compile(r"'(\w+)' is no parameter of this request")
+_PARAMETER = re.compile(r"('(\w+)' is no parameter of this request)(?:; there are ([^;]+))?")
 
 
 def near(word: str, known: Iterable[str]) -> list[str]:
@@ -49,8 +49,10 @@ def improved(error: str, connect: Callable[[], Client]) -> str:
     The names that are known are asked of the service, in one call.
     """
     if unknown := _PARAMETER.search(error):
-        meant = _meant(near(unknown[1], PARAMETERS))
-        return f"{error}; {meant or 'there are ' + ', '.join(PARAMETERS)}"
+        text, word, listed = unknown.groups()
+        # Errors of the Placement API list none.
+        known = listed.split(", ") if listed else PARAMETERS
+        return f"{text}; {_meant(near(word, known)) or 'there are ' + ', '.join(known)}"
     for pattern, path, listed, member in _UNKNOWN:
         if unknown := pattern.search(error):
             word, *parts = unknown.groups()

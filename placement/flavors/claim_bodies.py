@@ -43,12 +43,15 @@ def application(given: object) -> ClaimApplication:
 
 def wish_at(place: str, query: object) -> ClaimQuery:
     """Return the wish of a query, text or JSON, at a place of a body. Raises BadRequest naming the place."""
+    given: str | Mapping[str, Any]
+    if isinstance(query, dict):
+        given = load(CandidatesBodySchema, context.version(), query, place=place)
+    elif isinstance(query, str):
+        given = query
+    else:
+        raise BadRequest(f"{place}: must be a query string or a query in JSON")
     try:
-        if isinstance(query, dict):
-            return _wish(load(CandidatesBodySchema, context.version(), query), "")
-        if isinstance(query, str):
-            return _wish(query, "")
-        raise BadRequest("must be a query string or a query in JSON")
+        return _wish(given, "")
     except BadValues as error:
         raise BadValues([f"{place}: {each}" for each in error.findings]) from None
     except BadRequest as error:

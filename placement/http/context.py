@@ -544,14 +544,16 @@ def _detail(status: int, lead: str, message: str) -> str:
 
 
 def _error(status: int, lead: str, code: str, message: str, extra: dict[str, Any]) -> dict[str, Any]:
-    at, undefined = current(), code == errors.UNDEFINED_CODE
+    at = current()
     error: dict[str, Any] = {
         "status": status,
         "title": HTTPStatus(status).phrase,
         "detail": _detail(status, lead, message),
         "request_id": at.request_id,
     }
-    if at.version is not None and at.version.offers(Feature.ERROR_CODES):
-        # Errors of ours always have a code; the incumbent's have one where it has one.
-        error["code"] = f"placement.{HTTPStatus(status).name.lower()}" if undefined and at.is_own else code
+    if at.is_own:
+        is_known = code != errors.UNDEFINED_CODE
+        error["code"] = code if is_known else f"placement.{HTTPStatus(status).name.lower()}"
+    elif at.version is not None and at.version.offers(Feature.ERROR_CODES):
+        error["code"] = code
     return {**error, **extra}

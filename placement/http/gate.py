@@ -241,6 +241,8 @@ def enforcer_of(configuration: cfg.ConfigOpts) -> policy.Enforcer:
         enforcer.check_rules(raise_on_violation=True)
     except policy.InvalidDefinitionError as error:
         raise BadPolicy(f"{configuration.oslo_policy.policy_file}: {_one_line(error)}.") from None
+    except cfg.ConfigSourceValueError:
+        raise
     except Exception as error:
         # The library reads files once more, and what it raises about them is not documented.
         raise BadPolicy(f"the policy files cannot be read: {_one_line(error)}.") from None

@@ -338,16 +338,17 @@ def refuse_unknown(found: Parameters, known: Collection[str]) -> None:
     """Raise BadRequest naming parameters that are not understood."""
     strange = sorted({key for key, _ in found if key not in known})
     if strange and context.is_own():
-        raise unknown(strange)
+        raise unknown(strange, known)
     try:
         refuse_strange(strange)
     except SchemaViolation as violation:
         raise violated(violation, schema_of(known), found) from None
 
 
-def unknown(names: Iterable[str]) -> BadValues:
-    """Return the error for parameters that are not understood."""
-    return BadValues([f"{shown(name)} is no parameter of this request" for name in names])
+def unknown(names: Iterable[str], known: Collection[str]) -> BadValues:
+    """Return the error for parameters that are not understood, with the known ones."""
+    there_are = f"there are {', '.join(sorted(known))}" if known else "there are none"
+    return BadValues([f"{shown(name)} is no parameter of this request; {there_are}" for name in names])
 
 
 def schema_of(known: Iterable[str], required: Sequence[str] = ()) -> Document:

@@ -22,6 +22,7 @@ from marshmallow import RAISE, Schema, fields, missing, pre_load
 from placement.common.microversions import NEWEST, Feature, Microversion
 from placement.engine.domain.errors import MOST_FINDINGS, SchemaViolation
 from placement.engine.domain.identifiers import normalize_uuid
+from placement.http import context
 
 # The patterns of names on the wire. Source: placement-api.md, "Identifiers, names, numbers".
 
@@ -118,7 +119,8 @@ class HttpField(fields.Field[Any]):
                 checked.append(self.item(field, value, key, *step))
             except SchemaViolation as violation:
                 first = joined(first, violation)
-                if len(first.others) >= MOST_FINDINGS:
+                # The incumbent's words are about the first one only.
+                if not context.is_own() or len(first.others) >= MOST_FINDINGS:
                     break
         if first is not None:
             raise first
@@ -445,11 +447,11 @@ class VersionedSchema(Schema):
                 self.fields[name] = self.load_fields[name] = field.at(version)
 
     def load(self, data: Any, **options: Any) -> Any:
-        """Return the object, checked. Raises SchemaViolation for all that is wrong with it."""
+        """Return the object, checked. Raises SchemaViolation for all that is wrong with it on our paths."""
         try:
             return super().load(data, **options)
         except SchemaViolation as first:
-            if isinstance(data, MappingABC):
+            if context.is_own() and isinstance(data, MappingABC):
                 self._join_rest(first, data)
             raise
 
@@ -464,6 +466,8 @@ class VersionedSchema(Schema):
                 field.deserialize(data.get(name, missing), name)
             except SchemaViolation as violation:
                 first.join(violation)
+                if len(first.others) >= MOST_FINDINGS:
+                    break
 
     @pre_load
     def check_shape(self, data: Any, **_: Any) -> Any:

@@ -326,11 +326,6 @@ class Clusters:
         with self._database.read() as connection:
             return clusters.listed(connection)
 
-    def sizes(self) -> list[clusters.ClusterSize]:
-        """Return all clusters with the number of their hosts."""
-        with self._database.read() as connection:
-            return clusters.sizes(connection)
-
     def get(self, name: str) -> Cluster:
         """Return one cluster. Raises NotFound."""
         with self._database.read() as connection:

@@ -314,7 +314,7 @@ _cluster = partial(route, clusters_blueprint, "/ext/v1/clusters/<cluster>")
 _nodes = partial(route, clusters_blueprint, "/ext/v1/clusters/<cluster>/nodes")
 _node = partial(route, clusters_blueprint, "/ext/v1/clusters/<cluster>/nodes/<node>")
 _CLUSTERS_RULE = "placement:clusters:"
-_USE = Parameter("include", "`use`: with their capacity and use.", {"type": "string", "const": "use"})
+_USE = Parameter("include", "`use`: with their hosts, capacity and use.", {"type": "string", "const": "use"})
 _STATE = Parameter(
     "include", "`state`: with their pods, and why they are closed.", {"type": "string", "const": "state"}
 )
@@ -334,7 +334,7 @@ def _includes(part: Parameter) -> bool:
 def list_clusters() -> Response:
     """List all clusters that the caller may see."""
     own = context.current().caller.clusters
-    shown = [each for each in use_cases().clusters.sizes() if own is None or each.cluster.name in own]
+    shown = [cluster for cluster in use_cases().clusters.listed() if own is None or cluster.name in own]
     use = use_cases().hosts.look().by_cluster() if _includes(_USE) else None
     return json_response(dump(ClustersSchema, shown, context=use))
 

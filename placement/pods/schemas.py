@@ -48,6 +48,7 @@ from placement.pods.manifests.pod import quantities
 from placement.pods.model import AllocatePolicy, QosClass, ResourceStatus
 from placement.pods.rows import PodAnswer
 from placement.pods.views import Closure, CpuView
+from placement.providers.fleet import ClusterUse
 from placement.providers.schemas import CapacityUsedSchema
 from placement.providers.statements.contents import Stored
 from placement.providers.statements.providers import TreeMember
@@ -194,17 +195,18 @@ class ClusterShownSchema(AnswerSchema, ClusterSettingsSchema):
 
 
 class ClusterListedSchema(ClusterShownSchema):
-    """A cluster with the number of its hosts: nodes, and hosts that no node is of; no shared storage."""
+    """A cluster, and if that is asked for its hosts (nodes and others, no shared storage) and their use."""
 
-    hosts = Integer()
+    hosts = Integer(metadata=OPTIONAL)
     resources = Mapping(fields.NAME, Object(CapacityUsedSchema), metadata=OPTIONAL)
 
     def body(self, source: Any, context: Any = None) -> dict[str, Any]:
-        """Return a cluster as it is shown by itself, with its hosts, and the use that `context` has of it."""
-        shown = {**super().body(source.cluster), "hosts": source.hosts}
+        """Return a cluster as it is shown by itself, and the use that `context` has of it."""
+        shown = super().body(source)
         if context is not None:
             resources: Any = self.fields["resources"]
-            shown["resources"] = resources.dumper()(context.get(source.cluster.name, {}), None)
+            use = context.get(source.name, ClusterUse(0, {}))
+            shown |= {"hosts": use.hosts, "resources": resources.dumper()(use.resources, None)}
         return shown
 
 

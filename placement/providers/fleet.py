@@ -93,6 +93,13 @@ class HostUse(NamedTuple):
     resources: Mapping[str, UsedCapacity]
 
 
+class ClusterUse(NamedTuple):
+    """The number of hosts of a cluster, with the capacity and use of their trees by class."""
+
+    hosts: int
+    resources: Mapping[str, UsedCapacity]
+
+
 class Hosts:
     """A use case that looks at all hosts at once."""
 
@@ -126,7 +133,9 @@ class Hosts:
             for id_, uuid, name in aggregates
         }
         sharing = view.sharing.of(view.forest, view.names.trait_ids[SHARING_TRAIT]).providers
-        fleet = totals.fleet_of(view.forest, of_clusters, only, sharing)
+        # A host may be in several clusters; then it is shown in the one that was asked for.
+        preferred = of_clusters if only is None else {only}
+        fleet = totals.fleet_of(view.forest, preferred, only, sharing)
         return FleetSnapshot(self._database, view, known, fleet)
 
 
@@ -203,15 +212,15 @@ class FleetSnapshot:
                 found.append(HostUse(rows[id_].uuid, rows[id_].name, cluster, _by_class(used)))
         return found, ids[places[count - 1]] if len(places) > count else None
 
-    def by_cluster(self) -> Mapping[str, Mapping[str, UsedCapacity]]:
-        """Return the capacity and use of the trees of each cluster that has some, by class."""
+    def by_cluster(self) -> dict[str, ClusterUse]:
+        """Return the hosts, capacity and use of each cluster that has some; a host counts in one of them."""
         sums = {name: totals.by_group(self._all, share) for name, share in self._uses().items()}
         found = {}
-        for at, id_ in enumerate(self._all.groups):
+        for at, (id_, hosts) in enumerate(zip(self._all.groups, self._all.counts(), strict=True)):
             group = self._known.get(id_, _NEITHER)
             if group.kind == _CLUSTER:
                 used = {name: amounts[at] for name, amounts in sums.items()}
-                found[group.name] = _by_class(used)
+                found[group.name] = ClusterUse(hosts, _by_class(used))
         return found
 
     def _uses(self) -> dict[str, Shares]:

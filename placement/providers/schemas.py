@@ -299,6 +299,10 @@ class CheckSchema(AnswerSchema):
     detail = String()
 
 
+def _bound_to(caller: Any) -> list[str] | None:
+    return None if caller.clusters is None else sorted(caller.clusters)
+
+
 def _checks(_: Any, health: Any) -> list[dict[str, Any]]:
     shown = dumper(CheckSchema)
     return [shown(check) for check in health.checks()]
@@ -315,7 +319,7 @@ class StatusSchema(AnswerSchema):
     user_id = String(nullable=True)
     project_id = String(nullable=True)
     roles = texts(source=lambda caller: sorted(caller.roles))
-    clusters = texts(nullable=True, source=lambda caller: caller.clusters and sorted(caller.clusters))
+    clusters = texts(nullable=True, source=_bound_to)
     checks = Sequence(Object(CheckSchema), source=InContext(_checks))
 
 

@@ -137,6 +137,7 @@ class Serve(ActionCommand):
         sharing.share()
         from placement.common import secrets
         from placement.server import demonstration, settings
+        from placement.server.preparation import prepare
         from placement.server.processes import Server, default_workers, listening
 
         loaded = _configure(parsed_args)
@@ -164,7 +165,7 @@ class Serve(ActionCommand):
                 print(_EVERYBODY)
             demonstration.greet(host, port, url, with_examples=parsed_args.demo, encrypted=tls is not None)
 
-        Server(listener, workers, lambda: settings.limits_of(settings.load()), greet, tls).run()
+        Server(listener, workers, lambda: settings.limits_of(prepare()), greet, tls).run()
 
 
 def _configure(parsed: argparse.Namespace) -> cfg.ConfigOpts:
@@ -174,7 +175,7 @@ def _configure(parsed: argparse.Namespace) -> cfg.ConfigOpts:
     other. Raises PlacementError, also where every caller on other machines would be believed.
     """
     from placement.server import settings
-    from placement.server.processes import prepare
+    from placement.server.preparation import prepare
 
     name_sources(parsed, default=DEMONSTRATION if parsed.demo else None)
     if parsed.allow_remote_noauth:

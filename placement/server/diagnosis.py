@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,7 +38,7 @@ def findings() -> Iterator[Finding]:
     """Yield what is well and what is wrong. Raises PlacementError for a file that is no configuration."""
     loaded, results, problems = examine()
     for subject, sentence in problems:
-        yield Finding(ERROR, subject, sentence)
+        yield Finding(ERROR, subject, sentence.removeprefix(f"{subject}: "))
     if OPTIONS not in dict(problems):
         files = ", ".join(settings.configuration_files()) or "no file; the environment and defaults"
         yield Finding(OK, OPTIONS, files)
@@ -63,8 +64,13 @@ def _of_callers(loaded: cfg.ConfigOpts, tokens: Sequence[object]) -> _Described:
 
 
 def _of_rules(loaded: cfg.ConfigOpts, _: object) -> _Described:
-    file = loaded.find_file(loaded.oslo_policy.policy_file)
-    yield OK, f"rules of {file}" if file else "the default rules"
+    named = loaded.oslo_policy.policy_file
+    if file := loaded.find_file(named):
+        yield OK, f"rules of {file}"
+    elif settings.is_set(loaded, "oslo_policy", "policy_file"):
+        yield WARNING, f"there is no file {named}, so the default rules hold"
+    else:
+        yield OK, "the default rules"
 
 
 def _of_tls(_: cfg.ConfigOpts, tls: Any) -> _Described:
@@ -124,7 +130,7 @@ def _of_database(connection: str) -> Iterator[Finding]:
     try:
         with schema.opened(connection) as database:
             if not database.backend.exists():
-                yield Finding(WARNING, DATABASE, f"{database.where}: it is made when the service starts")
+                yield _of_new_file(database)
                 return
             version = versions.version(database)
             yield Finding(OK, DATABASE, database.where)
@@ -132,6 +138,14 @@ def _of_database(connection: str) -> Iterator[Finding]:
             yield from _of_clock(database)
     except PlacementError as error:
         yield Finding(ERROR, DATABASE, str(error))
+
+
+def _of_new_file(database: Database) -> Finding:
+    parents = Path(str(database.engine.url.database)).resolve().parents
+    folder = next(each for each in parents if each.exists())
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+        return Finding(ERROR, DATABASE, f"{database.where}: {folder} cannot be written")
+    return Finding(WARNING, DATABASE, f"{database.where}: it is made when the service starts")
 
 
 def _of_schema(database: Database, version: str | None) -> Finding:

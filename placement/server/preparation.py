@@ -33,6 +33,12 @@ def _callers(loaded: cfg.ConfigOpts) -> Sequence[TokenEntry]:
     return auth.read(Path(loaded.api.tokens_file))
 
 
+def _logging(loaded: cfg.ConfigOpts) -> None:
+    file = loaded.log_config_append
+    if file and not Path(file).is_file():
+        raise PlacementError(f"[DEFAULT] log_config_append: there is no file {file}")
+
+
 _SUBJECTS: Mapping[str, Callable[[cfg.ConfigOpts], Any]] = {
     CALLERS: _callers,
     RULES: gate.enforcer_of,
@@ -40,6 +46,7 @@ _SUBJECTS: Mapping[str, Callable[[cfg.ConfigOpts], Any]] = {
     TLS: settings.tls_of,
     "scoring": lambda loaded: order_of(loaded.scoring.order_by, "[scoring] order_by"),
     "capacity": lambda loaded: watched(loaded.capacity.watch),
+    "logging": _logging,
 }
 
 
@@ -67,8 +74,8 @@ def examine() -> Examined:
     return Examined(loaded, results, problems)
 
 
-def prepare() -> None:
-    """Read tokens and rules as they are now; workers that start from now on have them.
+def prepare() -> cfg.ConfigOpts:
+    """Read tokens and rules as they are now, for workers that start from now on; return the configuration.
 
     Raises ConfigurationErrors, PlacementError; then nothing has changed.
     """
@@ -78,3 +85,4 @@ def prepare() -> None:
     if results[CALLERS]:
         auth.prepared[Path(loaded.api.tokens_file)] = results[CALLERS]
     gate.prepared[:] = [results[RULES]]
+    return loaded

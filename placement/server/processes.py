@@ -38,13 +38,6 @@ _STARTS_WITHIN_SECONDS = 120
 _LOOK_EVERY_SECONDS = 0.05
 # Between attempts to replace a worker when its successors do not start.
 _TRY_AGAIN_AFTER_SECONDS = 2
-# Imported by name: it is above this module, as it uses all packages.
-_PREPARATION = "placement.server.preparation:prepare"
-
-
-def prepare() -> None:
-    """Try out what workers read when they start, and keep it for them. Raises PlacementError."""
-    import_app(_PREPARATION)()
 
 
 class _NotReplaced(Exception):
@@ -66,15 +59,19 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
 
         If it is of no use, or the new ones do not start, everything stays as it was.
         """
+        reason = ""
         try:
             limits = self.app.read_limits()
             if self.app.tls is not None:
                 self.app.tls.renew()
-            prepare()
         except Exception as error:
             # After any failure the present workers can go on.
             kind = "" if isinstance(error, PlacementError) else f"{type(error).__name__}: "
-            LOG.error("SIGHUP: %s%s Everything stays as it was.", kind, " ".join(str(error).split()))
+            sentences = "; ".join(line.strip() for line in str(error).splitlines())
+            reason = f"{kind}{sentences.removesuffix('.')}"
+        if reason:
+            # Beside the error itself the log would repeat it.
+            LOG.error("SIGHUP: %s. Everything stays as it was.", reason)
             return
         self.app.limits = limits
         self._before = set(self.WORKERS)

@@ -34,7 +34,7 @@ def versions() -> Response:
     if request.accept_mimetypes.best_match((_JSON, _HTML), default=_JSON) == _HTML:
         at = f"{request.script_root}{PAGES}/"
         return Response(status=302, headers={"Location": at, "Vary": "Accept"})
-    return json_response(
+    answer = json_response(
         {
             "versions": [
                 {
@@ -47,6 +47,8 @@ def versions() -> Response:
             ]
         }
     )
+    answer.vary.add("Accept")
+    return answer
 
 
 # /ext/v1/status: which service answers, and to which caller.

@@ -168,7 +168,7 @@ class ConfigurationErrors(PlacementError):
     """An error with everything that is wrong in a configuration, a sentence each."""
 
     def __init__(self, problems: Sequence[str]) -> None:
-        several = f"{len(problems)} errors in the configuration:"
+        several = f"{len(problems)} errors in the configuration"
         super().__init__(problems[0] if len(problems) == 1 else "\n  ".join((several, *problems)))
 
 
@@ -188,8 +188,9 @@ def read(files: Sequence[str] = (), directories: Sequence[str] = ()) -> tuple[cf
             args=[], project="placement", default_config_files=given, default_config_dirs=list(directories)
         )
     except cfg.Error as error:
-        raise PlacementError(" ".join(str(error).split())) from None
-    for group, options in GROUPS.items():
+        raise PlacementError(": ".join((", ".join(given), " ".join(str(error).split())))) from None
+    opts.set_defaults(settings)
+    for group, options in (*GROUPS.items(), *opts.list_opts()):
         for option in options:
             try:
                 (settings if group == _SHARED else settings[group])[option.dest]
@@ -237,7 +238,6 @@ def is_set(settings: cfg.ConfigOpts, group: str, option: str) -> bool:
 
 def sets_new_defaults(settings: cfg.ConfigOpts) -> bool:
     """Return whether [oslo_policy] enforce_new_defaults is set."""
-    opts.set_defaults(settings)
     return is_set(settings, "oslo_policy", "enforce_new_defaults")
 
 

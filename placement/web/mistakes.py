@@ -37,7 +37,9 @@ class Mistake(NamedTuple):
 
 def mistake(message: str, text: str, names: Collection[str]) -> Mistake:
     """Return what is wrong with a query; `names` are the classes, traits and clusters that it may name."""
-    mentioned = set(_QUOTED.findall(message)) or set(_WORD.findall(message))
+    # The parameters that there are, which follow, name nothing that is wrong.
+    about = message.partition("; there are ")[0]
+    mentioned = set(_QUOTED.findall(about)) or set(_WORD.findall(about))
     words = [found for found in _WORD.finditer(text) if found[0] in mentioned]
     strange = [found for found in words if found[0] not in names and not _WITH_SUFFIX.fullmatch(found[0])]
     if not strange:
@@ -48,4 +50,4 @@ def mistake(message: str, text: str, names: Collection[str]) -> Mistake:
     like = get_close_matches(found[0], _PARAMETERS if is_parameter else names, 1)
     like = like or get_close_matches(found[0].upper(), () if is_parameter else names, 1)
     instead = like[0] if like else ""
-    return Mistake(message, before, found[0], after, instead)
+    return Mistake(about if like else message, before, found[0], after, instead)

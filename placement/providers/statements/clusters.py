@@ -12,7 +12,6 @@ import sqlalchemy as sa
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import NotFound
 from placement.engine.domain.identifiers import portions
-from placement.providers.statements.names import SHARING_TRAIT
 from placement.storage import tables
 from placement.storage.database import Executor, Transaction
 from placement.storage.feed import CLUSTER_CHANGED, record_change
@@ -53,34 +52,6 @@ _counted = (
     .join(_aggregates, _aggregates.c.id == _clusters.c.aggregate_id)
     .order_by(_clusters.c.name)
 )
-
-
-class ClusterSize(NamedTuple):
-    """A cluster and how many hosts it has: roots in its aggregate that are no shared storage."""
-
-    cluster: Cluster
-    hosts: int
-
-
-_of_cluster = tables.provider_aggregates.c.aggregate_id == _clusters.c.aggregate_id
-_is_sharing = (
-    sa.exists()
-    .where(tables.provider_traits.c.resource_provider_id == tables.providers.c.id)
-    .where(tables.provider_traits.c.trait_id == tables.traits.c.id)
-    .where(tables.traits.c.name == SHARING_TRAIT)
-)
-_sized = _counted.add_columns(
-    sa.select(sa.func.count())
-    .select_from(tables.provider_aggregates.join(tables.providers))
-    .where(_of_cluster, tables.providers.c.parent_provider_id.is_(None), ~_is_sharing)
-    .correlate(_clusters)
-    .scalar_subquery()
-)
-
-
-def sizes(connection: Executor) -> list[ClusterSize]:
-    """Return all clusters with the number of their hosts, in order of their names."""
-    return [ClusterSize(Cluster(*row[:-1]), row[-1]) for row in connection.execute(_sized)]
 
 
 def listed(connection: Executor) -> list[Cluster]:

@@ -34,8 +34,8 @@ function read(query) {
     for (const [name, amount] of amounts) rows.push({ name, amount, trait: required, several: Boolean(split) });
   }
   const found = { rows, numa, rest };
-  const groups = (each) => new URLSearchParams(each).getAll("same_subtree").join().split(",").length;
-  const same = !subtree || (numa && groups(query) === groups(write(found)));
+  const suffixes = (each) => new URLSearchParams(each).getAll("same_subtree").join().split(",").length;
+  const same = !subtree || (numa && suffixes(query) === suffixes(write(found)));
   return same && (!policy || policy === "none") ? found : null;
 }
 
