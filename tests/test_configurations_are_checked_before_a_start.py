@@ -42,15 +42,18 @@ def test_what_would_start_is_well(tmp_path: Path, backend: str):
 
 
 def test_all_errors_are_listed_beside_what_is_well(tmp_path: Path):
-    text = "[scoring]\norder_by = nothing\n[oslo_policy]\npolicy_file = none.json\n[ssl]\nkey_file = none\n"
+    text = "[DEFAULT]\nlog_config_append = none.ini\n"
+    text += "[scoring]\norder_by = nothing\n[oslo_policy]\npolicy_file = none.json\n[ssl]\nkey_file = none\n"
     code, found = checked(tmp_path, f"postgresql://u@127.0.0.1:{free_port()}/placement", text)
     assert code == 1
     assert {subject for subject, (severity, _) in found.items() if severity == "error"} == {
+        "logging",
         "scoring",
         "TLS",
         "database",
     }
     assert found["callers"][0] == "ok"
+    assert found["rules"] == ("warning", "there is no file none.json, so the default rules hold")
     assert "Start it" in found["database"][1]
 
 
@@ -70,6 +73,10 @@ def test_a_database_that_is_made_at_the_start_is_a_warning_and_not_made_here(tmp
     code, found = checked(tmp_path, f"sqlite:///{tmp_path}/none.sqlite")
     assert (code, found["database"][0]) == (0, "warning")
     assert not (tmp_path / "none.sqlite").exists()
+    # Where no directory can be, no file can be made.
+    code, found = checked(tmp_path, f"sqlite:///{tmp_path}/tokens.yaml/none.sqlite")
+    assert (code, found["database"][0]) == (1, "error")
+    assert found["database"][1].endswith(f"{tmp_path}/tokens.yaml cannot be written")
 
 
 @pytest.mark.parametrize(("days", "severity", "code"), [(90, "ok", 0), (10, "warning", 0), (-1, "error", 1)])

@@ -229,6 +229,9 @@ def test_on_our_paths_each_finding_is_an_error_with_its_place_and_a_code(embedde
         "limit: 0 is less than the minimum of 1",
     ]
     assert {error["code"] for error in answer.json["errors"]} == {"placement.bad_request"}
+    # Clients of the Placement API expect one.
+    (first,) = embedded.post("/reshaper", {"inventories": 1, "colour": 1}).json["errors"]
+    assert "colour" in first["detail"]
     strange = embedded.get("/ext/v1/clusters?colour=red&size=1").json["errors"]
     assert [error["detail"].partition(" ")[0] for error in strange] == ["'colour'", "'size'"]
 
@@ -255,6 +258,8 @@ def test_what_does_not_exist_on_our_paths_has_a_code(embedded: Client, path: str
     embedded.put("/ext/v1/clusters/here")
     answer = embedded.get(f"/ext/v1/{path}")
     assert (answer.status_code, code(answer)) == (404, coded)
+    (error,) = embedded.at("1.0").get(f"/ext/v1/{path}").json["errors"]
+    assert error["code"] == coded
 
 
 def test_long_and_deep_values_are_not_echoed_and_messages_have_one_line(embedded: Client):

@@ -194,6 +194,25 @@ def test_lists_of_clusters_show_its_own(api: Client):
     assert api.as_(EDGE).get("/").status_code == 200
 
 
+def test_the_status_names_the_clusters_of_the_token(api: Client):
+    for token, names in ((EDGE, ["edge"]), (BOTH, ["batch", "edge"]), (NONE, []), (EVERYWHERE, None)):
+        assert api.as_(token).get("/ext/v1/status").json["clusters"] == names
+
+
+def test_a_host_of_two_clusters_is_shown_in_the_one_that_is_asked_for(api: Client):
+    everywhere = api.as_(EVERYWHERE)
+    aggregates = [everywhere.get(f"/ext/v1/clusters/{name}").json["aggregate"] for name in ("batch", "edge")]
+    host = everywhere.provider("host-of-two", VCPU=4)
+    everywhere.join(host, *aggregates)
+    for name in ("batch", "edge"):
+        (shown,) = api.as_(BOTH).get(f"/ext/v1/hosts?cluster={name}").json["hosts"]
+        assert (shown["uuid"], shown["cluster"]) == (host, name)
+    answer = api.as_(EDGE).get("/ext/v1/clusters?include=use")
+    assert [(each["name"], each["hosts"]) for each in answer.json["clusters"]] == [("edge", 1)]
+    assert "batch" not in answer.text
+    assert everywhere.delete(f"/resource_providers/{host}").status_code == 204
+
+
 def test_a_claim_does_not_tell_what_its_consumer_holds_elsewhere(api: Client):
     everywhere = api.as_(EVERYWHERE)
     host = everywhere.provider("host-of-no-cluster", VCPU=4)

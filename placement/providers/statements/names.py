@@ -60,7 +60,7 @@ def ids_of(
         statement = sa.select(table.c[column], table.c.id).where(table.c[column].in_(some))
         if keep:
             statement = statement.with_for_update(read=True, key_share=True)
-        found.update(connection.execute(statement).tuples().all())
+        found.update(connection.execute(statement).all())
     return found
 
 
