@@ -163,7 +163,7 @@ class VerifyServices(Prose):
         argument("url_b", metavar="URL_B", help="the other one"),
         argument("--token-b", metavar="TOKEN", help="identification at B, if it is another than --token"),
         argument(
-            "--sample", type=positive, metavar="N", help="read only so many providers, chosen by chance"
+            "--sample", type=positive, metavar="N", help="read only N providers, chosen at random"
         ),
         argument(
             "--clients", type=positive, default=4, metavar="N", help="readers at once (default %(default)s)"

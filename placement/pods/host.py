@@ -591,7 +591,7 @@ def report_differences(node: NodeImport, pods: Iterable[RecordedPod], computed: 
             if cpus != pool.cpus:
                 which = f"the {kind} pool of NUMA node {pool.numa}"
                 reported, found = format_cpu_list(pool.cpus) or "none", format_cpu_list(cpus) or "none"
-                yield f"{which} is reported with CPUs {reported}, computed are {found}"
+                yield f"{which} has CPUs {found}; the node agent last reported {reported}"
 
 
 def host_pools(node: NodeImport, ledger: HostLedger, foreign: CpuSet) -> HostPools:

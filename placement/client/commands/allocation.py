@@ -33,7 +33,7 @@ class ListAllocations(Prose):
         argument("--type", help="of consumers of this type; unknown: without a type"),
         argument("--provider", metavar="UUID_OR_NAME", help="on this provider"),
         argument("--cluster", help="on providers of this cluster"),
-        limit(f"of so many consumers at most (else {_SHOWN} for people)"),
+        limit(f"of N consumers at most (else {_SHOWN} for people)"),
     )
     left_out_first = ("Dedicated CPUs", "UUID", "User", "Type", "Cluster", "Project")
     kept = ("Provider", "Amounts")

@@ -37,7 +37,7 @@ class ListAudit(Listing):
         argument("--since", metavar="TIME", help="changes from then on, such as 2026-01-31T12:00:00Z"),
         argument("--until", metavar="TIME", help="changes before then"),
         argument("--long", action="store_true", help="with what was there before and after, and from where"),
-        limit("so many at most (default %(default)s)", _SHOWN),
+        limit("N changes at most (default %(default)s)", _SHOWN),
     )
     left_out_first = ("Caller's request", "Address", "Roles", "Request", "Project", "User")
     kept = ("Action", "Type", "Target", "Before", "After")

@@ -32,7 +32,7 @@ _TYPE = "INSTANCE"
 
 _RULES = (
     argument("--apart", action="store_true", help="on different hosts"),
-    argument("--per-host", type=positive, metavar="N", help="at most so many on a host"),
+    argument("--per-host", type=positive, metavar="N", help="at most N on a host"),
     argument("--together", action="store_true", help="all on one host"),
     repeatable("--spread", "AGGREGATE", "evenly over these aggregates, repeatable"),
     argument("--soft", action="store_true", help="as far as that is possible"),
@@ -55,8 +55,8 @@ class ClaimRequest(Listing):
             metavar="UUID",
             help="the consumer that holds it (default a new one)",
         ),
-        argument("--count", type=positive, metavar="N", help="for so many new consumers, all or none"),
-        argument("--minimum", type=positive, metavar="N", help="for so many of them at least, or none"),
+        argument("--count", type=positive, metavar="N", help="for N new consumers, all or none"),
+        argument("--minimum", type=positive, metavar="N", help="for N of them at least, or none"),
         *_RULES,
         argument("--project", default=_OWNER, help="its project (default %(default)s)"),
         argument("--user", default=_OWNER, help="its user (default %(default)s)"),

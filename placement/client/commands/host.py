@@ -69,7 +69,7 @@ def gibibytes(mebibytes: float) -> TextCell:
 class ListHosts(Listing):
     """List hosts, of OpenStack and of Kubernetes, with what is used of them and what they have left."""
 
-    arguments = (IN_CLUSTER, limit(f"so many at most (else {_SHOWN} for people)"))
+    arguments = (IN_CLUSTER, limit(f"N hosts at most (else {_SHOWN} for people)"))
     left_out_first = ("uuid", "disk_free", "cluster")
     only_wide = ("uuid",)
     nothing = "hosts"

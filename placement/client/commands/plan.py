@@ -167,9 +167,9 @@ class MakePlan(_Telling):
         argument("kinds", nargs="*", metavar="WHAT", help="KIND, hosts, or a number"),
         *OPTIONS,
         IN_CLUSTER,
-        argument("--count", type=positive, metavar="N", help="let so many requests fit (default 1)"),
+        argument("--count", type=positive, metavar="N", help="let N requests fit (default 1)"),
         argument("--class", dest="resource_class", metavar="CLASS", help="strand less of this class"),
-        argument("--moves", type=positive, metavar="N", help="so many moves at most"),
+        argument("--moves", type=positive, metavar="N", help="N moves at most"),
         repeatable("--never", "UUID", "never move it", type=consumer_uuid),
         argument("--only", action="append", metavar="CLUSTER", help="only hosts of this cluster; repeatable"),
         repeatable(

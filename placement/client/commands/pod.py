@@ -58,7 +58,7 @@ class ListPods(Listing):
         argument("--namespace", help="in this namespace"),
         argument("--node", help="on this node"),
         argument("--qos", help="of this QoS class, such as LSR"),
-        limit(f"so many at most (else {_SHOWN_PODS} for people)"),
+        limit(f"N pods at most (else {_SHOWN_PODS} for people)"),
     )
     left_out_first = ("phase", "qos_class", "cpuset")
     kept = ("name", "node")
@@ -150,7 +150,7 @@ class PreviewPod(Listing):
         CLUSTER,
         _FILE,
         _NODES,
-        limit(f"so many fitting nodes at most (else {_SHOWN_NODES} for people)"),
+        limit(f"N fitting nodes at most (else {_SHOWN_NODES} for people)"),
     )
     left_out_first = ("cpuset",)
     kept = ("node", "score", "choice", "remarks")

@@ -26,7 +26,7 @@ class ListReservations(Listing):
     Formats that are written row by row, csv and value, begin with the first page of the service.
     """
 
-    arguments = (CLUSTER, argument("--node", help="on this node"), limit("so many at most"))
+    arguments = (CLUSTER, argument("--node", help="on this node"), limit("N reservations at most"))
     left_out_first = ("expires_at", "used_by", "held")
     kept = ("phase", "node", "left")
     nothing = "reservations in cluster {cluster}"
