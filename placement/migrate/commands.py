@@ -162,9 +162,7 @@ class VerifyServices(Prose):
         argument("url_a", metavar="URL_A", help="one service"),
         argument("url_b", metavar="URL_B", help="the other one"),
         argument("--token-b", metavar="TOKEN", help="identification at B, if it is another than --token"),
-        argument(
-            "--sample", type=positive, metavar="N", help="read only N providers, chosen at random"
-        ),
+        argument("--sample", type=positive, metavar="N", help="read only N providers, chosen at random"),
         argument(
             "--clients", type=positive, default=4, metavar="N", help="readers at once (default %(default)s)"
         ),
