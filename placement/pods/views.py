@@ -440,6 +440,16 @@ class Finder:
         )
         return [FoundPod(*row) for row in self._found(statement, cluster, most)]
 
+    def names_of_pods(self, uids: Collection[str]) -> Mapping[str, str]:
+        """Return `namespace/name` of the pods, and of reservations, with these uids."""
+        statement = sa.select(*_pods.c["uid", "namespace", "name"]).where(_pods.c.uid.in_(uids))
+        with self._database.read() as connection:
+            rows = connection.execute(statement).all() if uids else ()
+        return {
+            uid: f"{'reservation ' if namespace == RESERVED else f'{namespace}/'}{name}"
+            for uid, namespace, name in rows
+        }
+
     def _found(self, statement: Any, cluster: str | None, most: int) -> Sequence[Any]:
         """Return some rows, of one cluster if it is given and may be seen. Raises NotFound, Forbidden."""
         if cluster is None:

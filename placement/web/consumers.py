@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -69,10 +69,12 @@ def _consumers() -> Response:
     sums, following = use_cases().listings.consumers(filter_, after, _PAGE)
     held: dict[str, dict[str, int]] = {}
     owners = {}
+    names = _names_of_pods({row.consumer_uuid for row in sums}, given["cluster"])
     for row in sums:
         held.setdefault(row.consumer_uuid, {})[row.class_name] = row.amount
         kind = row.consumer_type or UNKNOWN_CONSUMER_TYPE
-        owners[row.consumer_uuid] = (row.consumer_uuid, kind, row.project_id, row.user_id)
+        name = names.get(row.consumer_uuid, f"{row.project_id}/{row.user_id}")
+        owners[row.consumer_uuid] = (row.consumer_uuid, kind, name)
     amounts = [(units.summary(held[uuid]), units.pairs(held[uuid])) for uuid in owners]
     return shown(
         "consumers.html",
@@ -84,6 +86,17 @@ def _consumers() -> Response:
         clusters=[given["cluster"]] if given["cluster"] else [],
         sees_consumers=may("allocations:list"),
     )
+
+
+def _names_of_pods(uids: Collection[str], cluster: str | None = None) -> Mapping[str, str]:
+    return use_cases().finder.names_of_pods(uids) if may("clusters:pods:list", cluster) else {}
+
+
+def _name(holder: Mapping[str, Any] | None) -> str:
+    if holder is None:
+        return ""
+    owner, uuid = f"{holder['project_id']}/{holder['user_id']}", holder["consumer_uuid"]
+    return _names_of_pods([uuid]).get(uuid, owner)
 
 
 def _held_table(document: dict[str, Any]) -> Any:
@@ -117,6 +130,9 @@ def _consumer(uuid: str) -> Response:
         lambda: _held_table(document),
         uuid=normal,
         holder=holder,
+        name=_names_of_pods([normal]).get(normal, f"{holder['project_id']}/{holder['user_id']}")
+        if holder
+        else "",
         changes=None if history is None else rows_of(history),
         records=since_and_last(history or ()),
         held=units.summary(summed(each["resources"] for each in holder["allocations"].values()))
