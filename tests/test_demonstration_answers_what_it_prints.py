@@ -110,7 +110,10 @@ def test_the_demonstration_shows_what_an_operator_meets(demonstration: RunningSe
     page = get_text(demonstration.url, "/ui/refusals")
     assert {"batch-03", "batch-04"} <= set(re.findall(r"batch-\d+", page))
     consumers = get_text(demonstration.url, "/ui/consumers")
-    assert all(f">{name}<" in consumers for name in ("ml/trainer-0", "reservation release-builds", "shop/web"))
+    named = ("ml/trainer-0", "reservation release-builds", "shop/web")
+    assert all(f">{name}<" in consumers for name in named)
+        f">{name}<" in consumers for name in ("ml/trainer-0", "reservation release-builds", "shop/web")
+    )
 
 
 def answers_of_calls(server: RunningServer, directory: Path) -> list[subprocess.CompletedProcess[str]]:

@@ -36,11 +36,11 @@ from placement.http.operations import (
     violated,
 )
 from placement.http.query_grammar import (
+    EXTENDED,
     NUMERIC_SUFFIX,
     OF_ALL,
     OF_GROUPS,
     OWN,
-    SPLITS,
     STRING_SUFFIX,
     Surroundings,
     members_of,
@@ -140,7 +140,7 @@ def _by_group(parameters: Parameters, version: Microversion) -> dict[str, dict[s
                 group.setdefault(name, []).append(value)
     if strange:
         if context.is_own():
-            raise unknown(sorted(strange), [*names, *alone, *names_of(SPLITS, version), *_OWN])
+            raise unknown(sorted(strange), {each.name.removesuffix("{S}") for each in EXTENDED})
         listed = ", ".join(shown(key) for key in sorted(strange)[:MOST_KEYS])
         verb = "does" if len(strange) == 1 else "do"
         expressions = [f"^{pattern.pattern}$" for _, pattern in patterns]

@@ -35,7 +35,7 @@ _UNKNOWN: tuple[tuple[re.Pattern[str], str, str, str], ...] = (
     (re.compile(r"there is no host '([^']+)'"), "/ext/v1/hosts", "hosts", "name"),
     (re.compile(r"^(\S+): no such resource provider"), "/ext/v1/hosts", "hosts", "name"),
 )
-_PARAMETER = re.compile(r"('(\w+)' is no parameter of this request)(?:; there are ([^;]+))?")
+_PARAMETER = re.compile(r"('(\w+)' is no parameter of this request)(?:; there are ([^;\n]+))?")
 
 
 def near(word: str, known: Iterable[str]) -> list[str]:
@@ -52,7 +52,8 @@ def improved(error: str, connect: Callable[[], Client]) -> str:
         text, word, listed = unknown.groups()
         # Errors of the Placement API list none.
         known = listed.split(", ") if listed else PARAMETERS
-        return f"{text}; {_meant(near(word, known)) or 'there are ' + ', '.join(known)}"
+        mended = f"{text}; {_meant(near(word, known)) or 'there are ' + ', '.join(known)}"
+        return error[: unknown.start()] + mended + error[unknown.end() :]
     for pattern, path, listed, member in _UNKNOWN:
         if unknown := pattern.search(error):
             word, *parts = unknown.groups()
