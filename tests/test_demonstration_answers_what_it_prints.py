@@ -112,8 +112,6 @@ def test_the_demonstration_shows_what_an_operator_meets(demonstration: RunningSe
     consumers = get_text(demonstration.url, "/ui/consumers")
     named = ("ml/trainer-0", "reservation release-builds", "shop/web")
     assert all(f">{name}<" in consumers for name in named)
-        f">{name}<" in consumers for name in ("ml/trainer-0", "reservation release-builds", "shop/web")
-    )
 
 
 def answers_of_calls(server: RunningServer, directory: Path) -> list[subprocess.CompletedProcess[str]]:
