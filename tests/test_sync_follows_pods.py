@@ -322,7 +322,7 @@ def synchronization(around, patience: float) -> Synchronization:
 
 def test_a_claim_that_is_never_followed_by_a_binding_expires(around, machines_with_names, monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    patient, impatient = synchronization(around, 600), synchronization(around, 0.2)
+    patient, impatient = synchronization(around, 600), synchronization(around, 3)
     for one in (patient, impatient):
         one.once()
     abandoned = claim(around, "abandoned")
@@ -331,7 +331,7 @@ def test_a_claim_that_is_never_followed_by_a_binding_expires(around, machines_wi
         one.once()
         one.look_at_claims()
     assert set(around.pods()) == {"default/abandoned", "default/fresh"}
-    time.sleep(0.3)
+    time.sleep(3.1)
     # Somebody claims it again: it is not the claim that was seen before.
     touch(around, "fresh", fresh)
     for one in (patient, impatient):
