@@ -29,10 +29,14 @@ class FleetFigure(StrEnum):
 
 
 class HostGroup(NamedTuple):
-    """Hosts that are counted together: a cluster, the members of an aggregate, or hosts in neither."""
+    """Hosts that are counted together: a cluster, the members of an aggregate, or hosts in neither.
+
+    `aggregate` is the uuid of the aggregate of either.
+    """
 
     name: str
     kind: str
+    aggregate: str = ""
 
 
 _CLUSTER = "cluster"
@@ -129,7 +133,7 @@ class Hosts:
                 raise BadRequest(f"cluster: No cluster {cluster} found")
         of_clusters = frozenset(id_ for id_, _, name in aggregates if name)
         known = {
-            id_: HostGroup(name, _CLUSTER) if name else HostGroup(uuid, "aggregate")
+            id_: HostGroup(name, _CLUSTER, uuid) if name else HostGroup(uuid, "aggregate", uuid)
             for id_, uuid, name in aggregates
         }
         sharing = view.sharing.of(view.forest, view.names.trait_ids[SHARING_TRAIT]).providers
