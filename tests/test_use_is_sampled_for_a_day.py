@@ -18,8 +18,9 @@ from placement.storage.database import Database
 from placement.web.day_lines import day_line
 from tests.browser import drawn, findings, page_of
 from tests.client import Client
-from tests.server import hosted
-from tests.two_fleets import OPERATOR, READER, fleet
+from tests.patience import eventually
+from tests.server import RunningServer, hosted
+from tests.two_fleets import ADMIN, OPERATOR, fleet
 
 NOON = 1_800_014_400
 SECRET = "batch"
@@ -68,6 +69,13 @@ def test_a_half_hour_is_sampled_once_by_all_processes(
     assert rows(database) == taken
     second.sample(NOON + SLOT_SECONDS)
     assert {row.taken_at for row in rows(database)} == {NOON, NOON + SLOT_SECONDS}
+
+
+def test_workers_sample_by_themselves(two_workers: RunningServer, connection_url: str):
+    database = Database(connection_url)
+    eventually(True, lambda: bool(rows(database)))
+    assert all((row.taken_at % SLOT_SECONDS, row.block) == (0, -1) for row in rows(database))
+    database.dispose()
 
 
 def test_a_day_is_kept_and_no_more(application: Flask, database: Database, hosts: list[str]):
@@ -144,7 +152,7 @@ def test_a_bound_token_sees_the_history_of_its_clusters(tmp_path: Path):
         history = history_of(found.api.http.application)
         for slot in range(3):
             history.sample(NOON + slot * SLOT_SECONDS)
-        everything, own = (words(found.api.as_(token).get("/ui/").text) for token in (OPERATOR, READER))
+        everything, own = (words(found.api.as_(token).get("/ui/").text) for token in (OPERATOR, ADMIN))
         assert any(SECRET in text for text in everything)
         assert own
         assert not any(SECRET in text for text in own)
