@@ -11,8 +11,8 @@ import pytest
 import sqlalchemy as sa
 from flask import Flask
 
-from placement.providers import use_history
-from placement.providers.use_history import SLOT_SECONDS, UseHistory
+from placement.engine.forest import totals
+from placement.providers.use_history import SLOT_SECONDS, Point, UseHistory
 from placement.storage import tables
 from placement.storage.database import Database
 from placement.web.day_lines import day_line
@@ -89,7 +89,7 @@ def test_a_day_is_kept_and_no_more(application: Flask, database: Database, hosts
 def test_samples_say_what_the_api_says_however_hosts_are_spread_over_rows(
     application: Flask, api: Client, hosts: list[str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(use_history, "_HOSTS_OF_A_BLOCK", 2)
+    monkeypatch.setattr(totals, "_TREES_OF_A_BLOCK", 2)
     history = history_of(application)
     history.sample(NOON)
     (edge,) = api.get("/ext/v1/clusters?include=use").json["clusters"]
@@ -139,9 +139,9 @@ def test_pages_show_the_day(application: Flask, api: Client, hosts: list[str]):
 
 
 def test_a_line_has_gaps_and_ends_with_the_last_sample():
-    points = [use_history.Point(NOON + slot * SLOT_SECONDS, 10 * slot) for slot in (0, 1, 3, 14)]
+    points = [Point(NOON + slot * SLOT_SECONDS, 10 * slot) for slot in (0, 1, 3, 14)]
     assert 'd="M34 100h0L35 93M37 79h0M48 0h0"' in day_line(points, "x")
-    day = [use_history.Point(NOON + slot * SLOT_SECONDS, 40) for slot in range(49)]
+    day = [Point(NOON + slot * SLOT_SECONDS, 40) for slot in range(49)]
     assert "x, last 24 hours: 40 % at 12:00 UTC, lowest 40 %, highest 40 %" in day_line(day, "x")
     assert not day_line(points[:1], "x")
     assert not day_line(None, "x")

@@ -7,18 +7,18 @@ are. Storage ids of hosts are never used again, so a host has no history of anot
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-import numpy as np
 import orjson
 import sqlalchemy as sa
 
 from placement.engine.domain import request_scope
-from placement.engine.forest.totals import NOTHING, by_group
-from placement.providers.fleet import FleetFigure, HeatMap, Hosts
+from placement.engine.forest import totals
+from placement.providers.fleet import Hosts
 from placement.providers.statements import clusters
 from placement.storage import tables
 from placement.storage.database import Database
@@ -26,7 +26,6 @@ from placement.storage.database import Database
 SLOT_SECONDS = 1800
 DAY_SECONDS = 86_400
 _SUMS = -1
-_HOSTS_OF_A_BLOCK = 1024
 _NEITHER = "none"
 _table = tables.use_samples
 _of_sums = sa.select(_table.c.taken_at, _table.c.body).where(_table.c.block == _SUMS).order_by("taken_at")
@@ -68,10 +67,13 @@ class UseHistory:
 
     def _write(self, taken_at: int) -> None:
         look = self._hosts.look()
-        maps = {name: look.heat_map(FleetFigure.USE, name) for name in look.classes()}
+        sums = {
+            group.aggregate: {name: each for name, each in use.resources.items() if each.capacity}
+            for group, use in look.by_group().items()
+        }
         blocks = [
             {"taken_at": taken_at, "block": block, "body": zlib.compress(body)}
-            for block, body in ((_SUMS, _sums(maps)), *_levels(maps))
+            for block, body in ((_SUMS, json.dumps(sums).encode()), *look.level_blocks())
         ]
         with self._database.write() as transaction:
             first = transaction.insert_or_ignore(_table).values(blocks[0]).returning(_table.c.block)
@@ -100,7 +102,7 @@ class UseHistory:
             for uuid, of_class in orjson.loads(zlib.decompress(body)).items():
                 if seen is not None and uuid not in names:
                     continue
-                for name, (used, capacity) in of_class.items():
+                for name, (capacity, used) in of_class.items():
                     # Groups that are gone count in the whole only.
                     if uuid in names:
                         found[names[uuid]][name].append(Point(taken_at, _percent(used, capacity)))
@@ -124,52 +126,10 @@ class UseHistory:
             samples = connection.execute(statement).all()
         found: dict[str, list[Point]] = defaultdict(list)
         for taken_at, body in samples:
-            for name, level in _level_of(id_, zlib.decompress(body)):
+            for name, level in totals.levels_of(id_, zlib.decompress(body)).items():
                 found[name].append(Point(taken_at, level))
         return found
 
 
 def _percent(used: int, capacity: int) -> int:
     return round(100 * used / capacity)
-
-
-def _sums(maps: Mapping[str, HeatMap]) -> bytes:
-    """Return used and capacity by class of each group, by the uuid of its aggregate."""
-    found: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
-    for name, each in maps.items():
-        for group, (used, capacity) in zip(each.groups, by_group(each.hosts, each.shares), strict=True):
-            if capacity:
-                found[group.aggregate][name] = used, capacity
-    return orjson.dumps(found)
-
-
-def _levels(maps: Mapping[str, HeatMap]) -> Iterator[tuple[int, bytes]]:
-    """Yield the blocks of hosts by id: a line with the classes, steps from id to id, levels by class.
-
-    A step has eight bytes, little-endian, a level one; NOTHING where a host has none of the class.
-    """
-    if not maps:
-        return
-    ids = next(iter(maps.values())).hosts.ids
-    order = np.argsort(ids)
-    ids = ids[order]
-    levels = np.stack([each.shares.levels.astype(np.uint8)[order] for each in maps.values()])
-    for start in range(0, len(ids), _HOSTS_OF_A_BLOCK):
-        some = slice(start, start + _HOSTS_OF_A_BLOCK)
-        offered = np.flatnonzero((levels[:, some] != NOTHING).any(axis=1))
-        head = orjson.dumps([list(maps)[place] for place in offered.tolist()])
-        steps = np.diff(ids[some], prepend=0).astype("<i8")
-        yield int(ids[start]), head + b"\n" + steps.tobytes() + levels[offered, some].tobytes()
-
-
-def _level_of(id_: int, block: bytes) -> Iterator[tuple[str, int]]:
-    """Yield the classes of a host with their levels; nothing if the block does not have it."""
-    head, _, columns = block.partition(b"\n")
-    names: list[Any] = orjson.loads(head)
-    count = len(columns) // (8 + len(names))
-    (places,) = np.nonzero(np.frombuffer(columns, "<i8", count).cumsum() == id_)
-    for place in places.tolist():
-        for at, name in enumerate(names):
-            level = columns[(8 + at) * count + place]
-            if level != NOTHING:
-                yield name, level
