@@ -78,6 +78,16 @@ def test_workers_sample_by_themselves(two_workers: RunningServer, connection_url
     database.dispose()
 
 
+@pytest.mark.one_database
+def test_a_process_that_is_not_well_leaves_it_to_others(application: Flask, database: Database):
+    health = application.extensions["placement_use_cases"].health
+    health._sample()
+    assert rows(database) == []
+    health.look()
+    health._sample()
+    assert [row.block for row in rows(database)] == [-1]
+
+
 def test_a_day_is_kept_and_no_more(application: Flask, database: Database, hosts: list[str]):
     for slot in range(60):
         history_of(application).sample(NOON + slot * SLOT_SECONDS + 7)
@@ -124,6 +134,7 @@ def test_a_host_that_came_later_has_no_history_of_a_former_one(
     assert [point.percent for point in history.of_groups()["edge"]["VCPU"]] == [9, 9]
 
 
+@pytest.mark.one_database
 def test_pages_show_the_day(application: Flask, api: Client, hosts: list[str]):
     history = history_of(application)
     history.sample(NOON)
@@ -162,6 +173,7 @@ def test_a_bound_token_sees_the_history_of_its_clusters(tmp_path: Path):
         assert set(whole) <= set(own)
 
 
+@pytest.mark.one_database
 def test_lines_can_be_read_in_a_browser(application: Flask, hosts: list[str], browser: Any):
     for slot in range(49):
         history_of(application).sample(NOON + slot * SLOT_SECONDS)
