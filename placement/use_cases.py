@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
 
@@ -38,6 +38,7 @@ from placement.providers import view
 from placement.providers.fleet import FleetCapacity, Hosts
 from placement.providers.inventories import Inventories
 from placement.providers.service import ProviderMemberships, Providers, ResourceClasses, Traits
+from placement.providers.use_history import UseHistory
 from placement.providers.view import ForestKeeper
 from placement.storage import schema
 from placement.storage.database import Database
@@ -58,10 +59,13 @@ SCHEMA, WRITABLE, FOREST = "schema-version", "database-writable", "forest-loaded
 class Health:
     """The checks of one process: schema version, database writable, forest loaded and how far behind."""
 
-    def __init__(self, database: Database, forest: ForestKeeper, images: ClusterCache) -> None:
+    def __init__(
+        self, database: Database, forest: ForestKeeper, images: ClusterCache, use_history: UseHistory
+    ) -> None:
         self._database = database
         self._forest = forest
         self._images = images
+        self._use_history = use_history
         self._known: tuple[str | None, frozenset[str]] | None = None
         self._database_checks: tuple[Check, ...] = ()
         self._forest_problem = "it is still being loaded"
@@ -73,17 +77,24 @@ class Health:
         return self._database.backend.name
 
     def watch(self) -> None:
-        """Look again and again from a thread of its own, the first time at once."""
+        """Look again and again from a thread of its own, the first time at once, and sample the use."""
         threading.Thread(target=self._watch, name="health", daemon=True).start()
 
     def _watch(self) -> None:
         while True:
             try:
                 self.look()
+                self._sample()
             except Exception:
                 # The next look may be luckier; without any, health would stay as it is for ever.
                 LOG.exception("looking at the health of this process failed")
             time.sleep(_EVERY_SECONDS)
+
+    def _sample(self) -> None:
+        """Take the sample of the half hour if that is due, and nothing is amiss; else the next look does."""
+        if all(check.ok for check in self.checks()):
+            with suppress(Unavailable), request_scope.within(_DATABASE_ANSWERS_WITHIN_SECONDS):
+                self._use_history.sample(time.time())
 
     def look(self) -> None:
         """Look at the database, let the forest catch up with it, and write down how things are."""
@@ -182,6 +193,7 @@ _KNOW_CLUSTERS = frozenset(
         "pod_translation",
         "pods",
         "reservations",
+        "use_history",
         # Figures and health are for every caller that reaches the port.
         "capacity",
         "health",
@@ -211,9 +223,10 @@ class UseCases:
         self.clusters = Clusters(database, self.nodes)
         self.extender = Extender(self.clusters, self.pods, Preemption(database, self.cluster_cache), binders)
         self.forest = ForestKeeper(database)
-        self.health = Health(database, self.forest, self.cluster_cache)
         self.capacity = FleetCapacity(database, self.forest)
         self.hosts = Hosts(database, self.forest)
+        self.use_history = UseHistory(database, self.hosts)
+        self.health = Health(database, self.forest, self.cluster_cache, self.use_history)
         self.host_views = HostViews(database, self.cluster_cache.loader)
         self.finder = Finder(database)
         self.closed_nodes = ClosedNodes(self.cluster_cache)

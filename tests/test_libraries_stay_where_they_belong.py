@@ -18,8 +18,8 @@ HTTP = (
 # A use case with the only statements of its kind has them beside it.
 SQL = (
     "storage/**", "migrate/*", "*/statements/*", "*/statements.py",
-    "audit/service.py", "planning/consumers.py", "pods/views.py", "server/checks.py",
-    "server/online_migrations.py",
+    "audit/service.py", "planning/consumers.py", "pods/views.py", "providers/use_history.py",
+    "server/checks.py", "server/online_migrations.py",
 )  # fmt: skip
 COLUMNS = (
     "engine/forest/*", "engine/scoring/*", "engine/search/**", "planning/room.py",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import cached_property
 from typing import NamedTuple
 
 from placement.engine.domain.errors import BadRequest
@@ -29,10 +30,14 @@ class FleetFigure(StrEnum):
 
 
 class HostGroup(NamedTuple):
-    """Hosts that are counted together: a cluster, the members of an aggregate, or hosts in neither."""
+    """Hosts that are counted together: a cluster, the members of an aggregate, or hosts in neither.
+
+    `aggregate` is the uuid of the aggregate of either.
+    """
 
     name: str
     kind: str
+    aggregate: str = ""
 
 
 _CLUSTER = "cluster"
@@ -129,7 +134,7 @@ class Hosts:
                 raise BadRequest(f"cluster: No cluster {cluster} found")
         of_clusters = frozenset(id_ for id_, _, name in aggregates if name)
         known = {
-            id_: HostGroup(name, _CLUSTER) if name else HostGroup(uuid, "aggregate")
+            id_: HostGroup(name, _CLUSTER, uuid) if name else HostGroup(uuid, "aggregate", uuid)
             for id_, uuid, name in aggregates
         }
         sharing = view.sharing.of(view.forest, view.names.trait_ids[SHARING_TRAIT]).providers
@@ -198,7 +203,6 @@ class FleetSnapshot:
 
         Shared storage is no host.
         """
-        uses = self._uses()
         places = totals.hosts_after(self._all, after, count + 1)
         ids = {place: int(self._all.ids[place]) for place in places[:count]}
         rows = self._named(set(ids.values()))
@@ -208,21 +212,28 @@ class FleetSnapshot:
             if id_ in rows:
                 group = self._known.get(self._all.groups[int(self._all.group_of[place])], _NEITHER)
                 cluster = group.name if group.kind == _CLUSTER else None
-                used = {name: share.at(place) for name, share in uses.items()}
+                used = {name: share.at(place) for name, share in self._uses.items()}
                 found.append(HostUse(rows[id_].uuid, rows[id_].name, cluster, _by_class(used)))
         return found, ids[places[count - 1]] if len(places) > count else None
 
     def by_cluster(self) -> dict[str, ClusterUse]:
         """Return the hosts, capacity and use of each cluster that has some; a host counts in one of them."""
-        sums = {name: totals.by_group(self._all, share) for name, share in self._uses().items()}
+        return {group.name: use for group, use in self.by_group().items() if group.kind == _CLUSTER}
+
+    def by_group(self) -> dict[HostGroup, ClusterUse]:
+        """Return the hosts, capacity and use of each group; a host counts in one of them."""
+        sums = {name: totals.by_group(self._all, share) for name, share in self._uses.items()}
         found = {}
         for at, (id_, hosts) in enumerate(zip(self._all.groups, self._all.counts(), strict=True)):
-            group = self._known.get(id_, _NEITHER)
-            if group.kind == _CLUSTER:
-                used = {name: amounts[at] for name, amounts in sums.items()}
-                found[group.name] = ClusterUse(hosts, _by_class(used))
+            used = {name: amounts[at] for name, amounts in sums.items()}
+            found[self._known.get(id_, _NEITHER)] = ClusterUse(hosts, _by_class(used))
         return found
 
+    def level_blocks(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the use of each host in percent, by class, as `totals.levels_of` reads it."""
+        return totals.level_blocks(self._all, self._uses)
+
+    @cached_property
     def _uses(self) -> dict[str, Shares]:
         return {name: self._shares(FleetFigure.USE, name) for name in self.classes()}
 

@@ -291,6 +291,17 @@ audit_records = sa.Table(
     sa.Column("address", sa.Text()),
 )
 
+# How much was in use, for a day (providers.use_history).
+use_samples = sa.Table(
+    "use_samples",
+    metadata,
+    # Seconds since 1970, the beginning of the half hour.
+    sa.Column("taken_at", sa.BigInteger, primary_key=True, autoincrement=False),
+    # The storage id of the first host in it; -1 for the sums over groups of hosts.
+    sa.Column("block", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+)
+
 
 # SQL for what may have changed of a provider, and for the fit of a claim.
 #

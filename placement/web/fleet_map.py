@@ -261,6 +261,7 @@ def _overview() -> Response:
         (names, rows),
         changes=recent,
         changes_known=sees_changes,
+        days=use_cases().use_history.of_groups(),
         map=chosen(look, only) if sees_map else None,
         room=common_room(only, dedicated=dedicated) if may("capacity:show", only) else None,
         common=_words_for_common(dedicated=dedicated),

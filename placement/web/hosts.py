@@ -87,6 +87,7 @@ def _host(uuid: str) -> Response:
         pools=[] if host.view is None else _pools(host.view),
         marked=asked_for,
         lacks=sentences,
+        days=use_cases().use_history.of_host(host.root.id),
         history=_history(host),
         sees_consumers=may("allocations:list"),
     )

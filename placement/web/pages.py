@@ -28,6 +28,7 @@ from placement.web import moves as moves
 from placement.web import requests as requests
 from placement.web import search as search
 from placement.web import session, templating, units
+from placement.web.day_lines import day_line
 from placement.web.session import PasswordRefused, Passwords
 from placement.web.templating import CSV, JSON, add_templates, address, blueprint, html, to
 
@@ -143,6 +144,7 @@ def attach(application: Flask) -> None:
         "pairs": units.pairs,
         "summary": units.summary,
         "percent": units.percent,
+        "day_line": day_line,
         "version": importlib.metadata.version(DISTRIBUTION),
     }
     add_templates(application, filters, functions)

@@ -6,7 +6,7 @@ oldest one. So the groups together are the whole.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -303,6 +303,44 @@ def places_of(fleet: Fleet, ids: Sequence[int]) -> list[int | None]:
         int(order[at]) if at < len(order) and ascending[at] == id_ else None
         for at, id_ in zip(found.tolist(), ids, strict=True)
     ]
+
+
+# Levels of all trees in blocks of bytes, each of some trees with adjoining storage ids, so that the levels of
+# one tree are found in one of them.
+
+
+_TREES_OF_A_BLOCK = 1024
+_ID_BYTES = 8
+
+
+def level_blocks(fleet: Fleet, shares: Mapping[str, Shares]) -> Iterator[tuple[int, bytes]]:
+    """Yield the levels of all trees by class, in blocks, each with its first id.
+
+    A block is a line with the classes that its trees have, the step from each id to the next in eight bytes,
+    little-endian, and by class the levels, a byte each.
+    """
+    order = np.argsort(fleet.ids)
+    ids = fleet.ids[order]
+    levels = {name: each.levels[order].astype(np.uint8) for name, each in shares.items()}
+    for start in range(0, len(ids), _TREES_OF_A_BLOCK):
+        some = slice(start, start + _TREES_OF_A_BLOCK)
+        offered = {name: each[some] for name, each in levels.items() if (each[some] != NOTHING).any()}
+        steps = np.diff(ids[some], prepend=0).astype("<i8")
+        columns = (column.tobytes() for column in (steps, *offered.values()))
+        yield int(ids[start]), b"\n".join((",".join(offered).encode(), b"".join(columns)))
+
+
+def levels_of(id_: int, block: bytes) -> dict[str, int]:
+    """Return the levels of a tree by class, if it is in this block of `level_blocks`."""
+    head, _, columns = block.partition(b"\n")
+    names = head.decode().split(",") if head else []
+    count = len(columns) // (_ID_BYTES + len(names))
+    ids = np.frombuffer(columns, "<i8", count).cumsum()
+    places = np.flatnonzero(ids == id_).tolist()
+    found = {
+        name: columns[(_ID_BYTES + at) * count + place] for place in places for at, name in enumerate(names)
+    }
+    return {name: level for name, level in found.items() if level != NOTHING}
 
 
 def _cores(forest: Forest, cpus: int, memory: int) -> tuple[Indices, Amounts, Amounts]:

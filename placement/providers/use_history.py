@@ -1,0 +1,135 @@
+"""How much was in use over the last day: a sample every half hour, of each group of hosts and of each host.
+
+A sample is some rows of one moment. One has the sums of all groups, as JSON. Each other one has the levels of
+some hosts. So the day of one host is read from as many rows as there are samples, however many hosts there
+are. Storage ids of hosts are never used again, so a host has no history of another one.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import orjson
+import sqlalchemy as sa
+
+from placement.engine.domain import request_scope
+from placement.engine.forest import totals
+from placement.providers.fleet import Hosts
+from placement.providers.statements import clusters
+from placement.storage import tables
+from placement.storage.database import Database
+
+SLOT_SECONDS = 1800
+DAY_SECONDS = 86_400
+_SUMS = -1
+_NEITHER = "none"
+_table = tables.use_samples
+_of_sums = sa.select(_table.c.taken_at, _table.c.body).where(_table.c.block == _SUMS).order_by("taken_at")
+
+
+class Point(NamedTuple):
+    """How much of a capacity was in use, in percent; `taken_at` in seconds since 1970."""
+
+    taken_at: int
+    percent: int
+
+
+Days = Mapping[str, Sequence[Point]]
+"""The samples of a day by resource class, in their order."""
+
+
+class UseHistory:
+    """A use case that samples how much is in use, once for all processes, and shows the last day."""
+
+    def __init__(self, database: Database, hosts: Hosts) -> None:
+        self._database = database
+        self._hosts = hosts
+        self._last = 0
+
+    def sample(self, now: float) -> None:
+        """Take the sample of this half hour unless some process did, and remove samples of the day before.
+
+        `now` is in seconds since 1970. Raises Unavailable.
+        """
+        taken_at = int(now // SLOT_SECONDS) * SLOT_SECONDS
+        if taken_at == self._last:
+            return
+        taken = _table.c.taken_at == taken_at
+        with self._database.read() as connection:
+            is_taken = connection.execute(sa.select(_table.c.block).where(taken).limit(1)).first()
+        if not is_taken:
+            self._write(taken_at)
+        self._last = taken_at
+
+    def _write(self, taken_at: int) -> None:
+        look = self._hosts.look()
+        sums = {
+            group.aggregate: {name: each for name, each in use.resources.items() if each.capacity}
+            for group, use in look.by_group().items()
+        }
+        blocks = [
+            {"taken_at": taken_at, "block": block, "body": zlib.compress(body)}
+            for block, body in ((_SUMS, json.dumps(sums).encode()), *look.level_blocks())
+        ]
+        with self._database.write() as transaction:
+            first = transaction.insert_or_ignore(_table).values(blocks[0]).returning(_table.c.block)
+            if transaction.execute(first).first() is None:
+                # Another process was faster.
+                return
+            if blocks[1:]:
+                transaction.execute(sa.insert(_table), blocks[1:])
+            transaction.execute(sa.delete(_table).where(_table.c.taken_at < taken_at - DAY_SECONDS))
+
+    def of_groups(self) -> Mapping[str | None, Days]:
+        """Return the day of each group by its name, and under None of all together. Raises Unavailable.
+
+        A group is a cluster, or the uuid of an aggregate, or "none". Callers bound to clusters see these.
+        """
+        seen = request_scope.visible_clusters()
+        with self._database.read() as connection:
+            called = clusters.aggregates_called(connection)
+            samples = connection.execute(_of_sums).all()
+        names = {uuid: name or uuid for _, uuid, name in called if seen is None or name in seen}
+        if seen is None:
+            names[""] = _NEITHER
+        found: dict[str | None, dict[str, list[Point]]] = defaultdict(lambda: defaultdict(list))
+        for taken_at, body in samples:
+            whole: dict[str, tuple[int, int]] = {}
+            for uuid, of_class in orjson.loads(zlib.decompress(body)).items():
+                if seen is not None and uuid not in names:
+                    continue
+                for name, (capacity, used) in of_class.items():
+                    # Groups that are gone count in the whole only.
+                    if uuid in names:
+                        found[names[uuid]][name].append(Point(taken_at, _percent(used, capacity)))
+                    others = whole.get(name, (0, 0))
+                    whole[name] = others[0] + used, others[1] + capacity
+            for name, sums in whole.items():
+                found[None][name].append(Point(taken_at, _percent(*sums)))
+        return found
+
+    def of_host(self, id_: int) -> Days:
+        """Return the day of a host that the caller sees, by the id of its root. Raises Unavailable."""
+        first = (
+            sa.select(_table.c.taken_at, sa.func.max(_table.c.block).label("block"))
+            .where(_table.c.block.between(0, id_))
+            .group_by(_table.c.taken_at)
+            .subquery()
+        )
+        has_it = (_table.c.taken_at == first.c.taken_at) & (_table.c.block == first.c.block)
+        statement = sa.select(_table.c.taken_at, _table.c.body).join(first, has_it).order_by("taken_at")
+        with self._database.read() as connection:
+            samples = connection.execute(statement).all()
+        found: dict[str, list[Point]] = defaultdict(list)
+        for taken_at, body in samples:
+            for name, level in totals.levels_of(id_, zlib.decompress(body)).items():
+                found[name].append(Point(taken_at, level))
+        return found
+
+
+def _percent(used: int, capacity: int) -> int:
+    return round(100 * used / capacity)
