@@ -36,6 +36,12 @@ def write(path: Path, text: str) -> None:
     path.chmod(0o600)
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No start of a service in this process has left its rules."""
+    monkeypatch.setattr(gate, "prepared", [])
+
+
 @pytest.fixture
 def settings(tmp_path: Path) -> cfg.ConfigOpts:
     file = tmp_path / "placement.conf"

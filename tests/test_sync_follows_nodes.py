@@ -25,7 +25,7 @@ def test_nodes_appear_change_and_vanish(around, api_server):
     node, topology = join(api_server, "host-0")
     with around.running() as sync:
         eventually(["host-0"], around.nodes)
-        join(api_server, "host-1")
+        other, _ = join(api_server, "host-1")
         eventually(["host-0", "host-1"], around.nodes)
         api_server.put(offer_pods(node, 99))
         eventually(99, lambda: around.pods_offered("host-0"))
@@ -38,6 +38,9 @@ def test_nodes_appear_change_and_vanish(around, api_server):
         eventually(0, lambda: around.cores("host-0"))
         api_server.delete("Node", "host-0")
         eventually(["host-1"], around.nodes)
+        # The next call is sent after the answer to the one before was read.
+        api_server.put(offer_pods(other, 98))
+        eventually(98, lambda: around.pods_offered("host-1"))
         sync.end()
         assert "stopped: nodes 1, pods 0, rejected 0" in sync.said
 
