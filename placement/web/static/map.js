@@ -329,7 +329,7 @@ class FleetMap {
 
   tell(at) {
     const host = this.known.get(at);
-    if (host) this.say(`${host.name}, ${host.group}: ${host.percent === null ? "none of it" : `${host.percent} percent, ${host.text}`}`);
+    if (host) this.say(`${host.name}, ${host.group_name}: ${host.percent === null ? "none of it" : `${host.percent} percent, ${host.text}`}`);
   }
 
   open(at) { if (at >= 0) location.href = `${this.around.dataset.go}/${this.ids[at]}`; }
