@@ -134,8 +134,11 @@ def _table() -> Response:
 
 
 def _as_table(figures: list[HostFigure]) -> Any:
-    names = ("name", "uuid", "group", "group_name", "part", "whole", "percent")
-    return names, ((each.name, each.uuid, each.group.name, each.group.shown, *each[5:]) for each in figures)
+    names = ("name", "uuid", "group", "part", "whole", "percent", "group_name")
+    return names, (
+        (each.name, each.uuid, each.group.name, each.part, each.whole, each.level, each.group.shown)
+        for each in figures
+    )
 
 
 def _describe(each: HostFigure, given: dict[str, Any]) -> dict[str, Any]:
