@@ -59,8 +59,16 @@ def test_the_aggregate_of_a_cluster_keeps_the_name_of_it(racks: Client):
     assert (refused.status_code, "keeps its name" in detail(refused)) == (409, True)
     listed = {each["uuid"]: each for each in racks.get(AGGREGATES).json["aggregates"]}
     assert (listed[own]["name"], listed[own]["cluster"]) == ("edge", "edge")
+
+
+def test_a_cluster_has_the_aggregates_of_its_trees(racks: Client):
+    cluster_of(racks, "edge-01")
+    own = racks.get("/ext/v1/clusters/edge").json["aggregate"]
+    host = racks.provider("in the cluster", VCPU=8)
+    racks.join(host, own)
+    racks.join(racks.provider("below", host), OTHER)
     of_edge = racks.get(f"{AGGREGATES}?cluster=edge").json["aggregates"]
-    assert [each["uuid"] for each in of_edge] == [own]
+    assert {each["uuid"]: each["providers"] for each in of_edge} == {own: 2, OTHER: 1}
 
 
 def test_a_change_of_a_name_is_recorded_and_an_equal_one_is_none(racks: Client):

@@ -115,13 +115,16 @@ def aggregates_after(
 ) -> list[ListedAggregate]:
     """Return the next aggregates by id that may be seen.
 
-    With a `cluster` only its providers count, and aggregates without any are left out.
+    With a `cluster` only providers of its trees count, and aggregates without any are left out.
     """
-    pairs, providers, home = tables.provider_aggregates, tables.providers, sa.alias(_clusters)
+    pairs, homes, home = tables.provider_aggregates, sa.alias(tables.provider_aggregates), sa.alias(_clusters)
     members = sa.select(sa.func.count()).where(pairs.c.aggregate_id == _aggregates.c.id)
     if cluster is not None:
-        members = members.join_from(pairs, providers, providers.c.id == pairs.c.resource_provider_id)
-        members = members.join(home, home.c.id == providers.c.cluster_id).where(home.c.name == cluster)
+        roots = sa.select(homes.c.resource_provider_id).join(
+            home, home.c.aggregate_id == homes.c.aggregate_id
+        )
+        members = members.join_from(pairs, _providers, _providers.c.id == pairs.c.resource_provider_id)
+        members = members.where(_root_id.in_(roots.where(home.c.name == cluster)))
     number = members.correlate(_aggregates).scalar_subquery()
     statement = _aggregate.add_columns(number).where(_aggregates.c.id > after)
     if cluster is not None:
