@@ -92,3 +92,17 @@ def test_figures_of_an_aggregate_go_on_when_its_name_changes(racks: Client):
     figures = racks.get("/metrics").text
     assert RACK in figures
     assert "rack 12" not in figures
+
+
+def test_pages_show_the_name_with_the_uuid_as_title(racks: Client):
+    assert racks.put(f"{AGGREGATES}/{RACK}", {"name": "rack <12>"}).status_code == 200
+    shown = f'title="{RACK}">rack &lt;12&gt;<'
+    (host,) = (each["uuid"] for each in racks.get("/ext/v1/hosts").json["hosts"] if each["name"] == "two")
+    asked = f"resources%3DVCPU:1%26member_of%3D{RACK}%26prefer%3D{RACK}"
+    for path in ("", "map", "hosts", f"hosts/{host}/providers", f"why?query={asked}"):
+        assert shown in racks.get(f"/ui/{path}").text, path
+    room = racks.get("/ui/room?query=resources%3DVCPU:1").text
+    assert f'title="{RACK}">aggregate rack &lt;12&gt;<' in room
+    assert f">aggregate {OTHER}<" in room
+    (group, *_) = racks.get("/ui/?format=json").json["groups"]
+    assert (group["name"], group["shown"]) == (RACK, "rack <12>")

@@ -44,6 +44,7 @@ from placement.web.templating import (
     require,
     shown,
     to,
+    uuids_in,
     wanted,
     whole,
 )
@@ -197,13 +198,16 @@ def _drawn(found: SearchFound, given: Mapping[str, str]) -> dict[str, Any]:
     """Return the parts of a page about an answer that its document has in another form."""
     explanation = found.document["explanation"]
     missed = missed_hosts(explanation["nearest"], found.places)
-    drawn = {"steps": funnel(explanation), "missed": missed, "searched": found.cluster}
+    drawn = {"steps": funnel(explanation), "missed": missed, "searched": found.cluster, "called": {}}
     if found.search is not None:
         hosts = {each["host"]["uuid"] for each in found.document["candidates"]}
         hosts |= {place.root_uuid for place in found.places.values()}
         classes = {stage["resource_class"] for stage in explanation["stages"] if "resource_class" in stage}
         uses = found.search.uses(sorted(hosts), classes & found.search.names.class_ids.keys())
         drawn["hosts"] = by_host(found.document["candidates"], uses)
+        texts = [stage["condition"] for stage in explanation["stages"]]
+        texts += [str(each["score_parts"]) for each in found.document["candidates"]]
+        drawn["called"] = use_cases().aggregates.called(found.cluster, uuids_in(" ".join(texts)))
         pairs = typed_query(given)
         drawn["mend"] = mend(explanation, pairs, uses) if pairs else None
     return drawn

@@ -111,9 +111,9 @@ class ListedAggregate(NamedTuple):
 
 
 def aggregates_after(
-    connection: Executor, cluster: str | None, after: int, count: int
+    connection: Executor, cluster: str | None, after: int, count: int, among: Collection[str] | None = None
 ) -> list[ListedAggregate]:
-    """Return the next aggregates by id that may be seen.
+    """Return the next aggregates by id that may be seen; `among` these uuids, None for all.
 
     With a `cluster` only providers of its trees count, and aggregates without any are left out.
     """
@@ -129,6 +129,8 @@ def aggregates_after(
     statement = _aggregate.add_columns(number).where(_aggregates.c.id > after)
     if cluster is not None:
         statement = statement.where(number > 0)
+    if among is not None:
+        statement = statement.where(_aggregates.c.uuid.in_(sorted(among)))
     visible = request_scope.visible_clusters()
     if visible is not None:
         statement = statement.where(_clusters.c.name.is_(None) | _clusters.c.name.in_(sorted(visible)))
