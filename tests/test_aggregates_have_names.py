@@ -106,3 +106,12 @@ def test_pages_show_the_name_with_the_uuid_as_title(racks: Client):
     assert f">aggregate {OTHER}<" in room
     (group, *_) = racks.get("/ui/?format=json").json["groups"]
     assert (group["name"], group["shown"]) == (RACK, "rack <12>")
+
+
+def test_the_room_in_an_aggregate_has_its_name(racks: Client):
+    assert racks.put(f"{AGGREGATES}/{RACK}", {"name": "rack 12"}).status_code == 200
+    (kind,) = racks.get("/ext/v1/capacity?resources=VCPU:1&by=aggregate").json["kinds"].values()
+    assert {each["aggregate"]: each.get("name") for each in kind["aggregates"]} == {
+        RACK: "rack 12",
+        OTHER: None,
+    }

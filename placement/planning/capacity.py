@@ -159,7 +159,7 @@ class Planning:
         groups: dict[str, dict[str, int]] = {
             kind: {} for kind in (BY_CLUSTER, BY_AGGREGATE) if kind in question.by
         }
-        names: dict[str, str] = {}
+        names: dict[str, str | None] = {}
         if groups:
             present = counted.aggregates()
             with self._database.read() as connection:
@@ -168,14 +168,16 @@ class Planning:
                 by = BY_AGGREGATE if each.cluster is None else BY_CLUSTER
                 if each.id in present and by in groups:
                     groups[by][each.cluster or each.uuid] = each.id
-                    names |= {each.uuid: each.name} if each.name else {}
+                    names[each.uuid] = each.name
         sums = {kind: counted.by_aggregate(ids) for kind, ids in groups.items()}
+        if BY_AGGREGATE in sums:
+            sums[BY_AGGREGATE] = [replace(each, name=names[each.place]) for each in sums[BY_AGGREGATE]]
         hosts = None
         if BY_HOST in question.by:
             with self._database.read() as connection:
                 called = providers.root_names(connection)
             hosts = list(counted.hosts(called, like))
-        return KindRoom(counted.room(), sums.get(BY_CLUSTER), sums.get(BY_AGGREGATE), hosts, names)
+        return KindRoom(counted.room(), sums.get(BY_CLUSTER), sums.get(BY_AGGREGATE), hosts)
 
 
 def _placed(error: errors.BadRequest, place: str) -> errors.BadRequest:

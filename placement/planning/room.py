@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -68,16 +68,12 @@ HostCount = HostRoom[str]
 
 @dataclass(frozen=True, slots=True)
 class KindRoom:
-    """The room for one kind: in all, and where asked for by cluster, aggregate of roots and host.
-
-    `called` are the names of the aggregates that have one, by uuid.
-    """
+    """The room for one kind: in all, and where asked for by cluster, aggregate of roots and host."""
 
     total: CapacityCount
     clusters: Sequence[CapacityCount] | None = None
     aggregates: Sequence[CapacityCount] | None = None
     hosts: Sequence[HostCount] | None = None
-    called: Mapping[str, str] = field(default_factory=dict)
 
 
 # Capacity for a query, summed by cluster and aggregate.

@@ -129,8 +129,7 @@ def _groups(found: KindRoom) -> Iterator[GroupRoom]:
     """Yield the room of all hosts, of clusters and of aggregates."""
     rooms = [("all hosts", "", found.total), *((room.place, "", room) for room in found.clusters or ())]
     for room in found.aggregates or ():
-        name = found.called.get(room.place or "")
-        rooms.append((f"aggregate {name or room.place}", room.place if name else "", room))
+        rooms.append((f"aggregate {room.name or room.place}", room.place if room.name else "", room))
     for name, uuid, room in rooms:
         stranded = [
             f"{units.amount(each.stranded, of)} of {units.plain(of)}"
@@ -154,7 +153,7 @@ def _rows(found: KindRoom) -> Iterator[tuple[Any, ...]]:
     for room in found.clusters or ():
         yield _row("cluster", room.place, None, room)
     for room in found.aggregates or ():
-        yield _row("aggregate", found.called.get(room.place or ""), room.place, room)
+        yield _row("aggregate", room.name, room.place, room)
     for host in found.hosts or ():
         yield _row("host", host.name, host.uuid, host)
 
