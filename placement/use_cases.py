@@ -37,7 +37,7 @@ from placement.pods.writer import PodWriter
 from placement.providers import view
 from placement.providers.fleet import FleetCapacity, Hosts
 from placement.providers.inventories import Inventories
-from placement.providers.service import ProviderMemberships, Providers, ResourceClasses, Traits
+from placement.providers.service import Aggregates, ProviderMemberships, Providers, ResourceClasses, Traits
 from placement.providers.use_history import UseHistory
 from placement.providers.view import ForestKeeper
 from placement.storage import schema
@@ -177,6 +177,7 @@ class Health:
 
 _KNOW_CLUSTERS = frozenset(
     (
+        "aggregates",
         "best_fit",
         "candidates",
         "closed_nodes",
@@ -244,6 +245,7 @@ class UseCases:
         self.flavors = Flavors(self.clusters, self.candidates, self.best_fit, self.claims)
         self.inventories = Inventories(database)
         self.listings = Listings(database)
+        self.aggregates = Aggregates(database)
         self.memberships = ProviderMemberships(database)
         self.providers = Providers(database, self.forest)
         self.reshaper = Reshaper(database, attributes)

@@ -25,6 +25,7 @@ from tests.server import BACKENDS, database_url
 
 RECORD = Path(__file__).with_name("statement_counts.json")
 _CLUSTER = "/ext/v1/clusters/edge"
+_RACK = "0a000000-0000-4000-8000-000000000001"
 TRANSACTION = ("BEGIN", "COMMIT", "ROLLBACK")
 
 Call = tuple[str, str, Callable[[], Any]]
@@ -86,6 +87,7 @@ class Scene:
         self.holder, self.new = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
         self.many = [str(uuid.UUID(int=number)) for number in range(100, 150)]
         api.claim({self.root: {"VCPU": 1}, self.child: {"VGPU": 1}}, self.holder)
+        api.join(self.leaf, _RACK)
         for name in ("CUSTOM_A", "CUSTOM_IDLE"):
             api.put(f"/traits/{name}")
             api.put(f"/resource_classes/{name}")
@@ -157,6 +159,7 @@ class Scene:
                 "GET inventories/{class}": f"{place}/inventories/VCPU",
                 "GET usages of a provider": f"{place}/usages",
                 "GET aggregates": f"{place}/aggregates",
+                "GET /ext/v1/aggregates": "/ext/v1/aggregates",
                 "GET traits of a provider": f"{place}/traits",
                 "GET allocations of a provider": f"{place}/allocations",
                 "GET /allocations/{consumer}": f"/allocations/{self.holder}",
@@ -217,6 +220,7 @@ class Scene:
                 "POST nodes 20 changed": (f"{_CLUSTER}/nodes", lambda: _nodes("many", 20, memory="8Gi")),
                 "POST pods 2 new": (f"{_CLUSTER}/pods", lambda: _pods("few", 2)),
                 "POST pods 40 new": (f"{_CLUSTER}/pods", lambda: _pods("many", 40)),
+                "PUT /ext/v1/aggregates/{uuid}": (f"/ext/v1/aggregates/{_RACK}", lambda: {"name": "rack"}),
                 "DELETE /resource_providers/{uuid}": leaf,
                 **self.pages(),
             }

@@ -87,7 +87,8 @@ def foreign(whole: Fleet) -> Foreign:
         )
     )
     (aggregate,) = whole.rows(
-        "SELECT a.uuid FROM clusters JOIN placement_aggregates a ON a.id = aggregate_id WHERE name = 'batch'"
+        "SELECT a.uuid FROM clusters JOIN placement_aggregates a ON a.id = aggregate_id "
+        "WHERE clusters.name = 'batch'"
     )
     return Foreign(
         host=uuid("batch/batch-01"),

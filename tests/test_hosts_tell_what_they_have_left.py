@@ -66,6 +66,24 @@ def test_a_node_tells_its_pods_and_why_it_is_closed_if_that_is_asked_for(edge: C
     assert (node["pods"], node["closed"]) == (1, ["cordoned"])
 
 
+def test_the_page_of_a_host_says_first_why_its_node_is_closed(edge: Client):
+    (node,) = edge.get(f"{EDGE}/nodes").json["nodes"]
+    page = f"/ui/hosts/{node['resource_provider']}"
+    assert "cordoned" not in edge.get(page).text
+    closed = {"unschedulable": True, "taints": [{"key": "gpu", "effect": "NoSchedule"}]}
+    assert edge.put(NODE, node_manifests("edge-01", spec=closed)).status_code == 200
+    shown = edge.get(page).text
+    assert '<span class="tag warn">cordoned</span> it is cordoned' in shown
+    assert '<span class="tag warn">tainted</span> the taint gpu' in shown
+
+
+def test_why_not_counts_the_hosts_of_the_cluster_that_is_asked_about(edge: Client):
+    for cluster, of in (("edge", "0 of 1"), ("", "0 of 3")):
+        page = edge.get(f"/ui/why?kind=query&query=resources%3DVCPU:400&cluster={cluster}").text
+        assert of in page
+        assert ("Hosts of cluster edge left" in page) is bool(cluster)
+
+
 def test_a_service_tells_its_release_its_database_and_the_caller(edge: Client):
     status = edge.get("/ext/v1/status").json
     assert (status["release"], status["user_id"]) == (version(DISTRIBUTION), "admin")

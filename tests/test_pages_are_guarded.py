@@ -397,8 +397,8 @@ def test_lists_are_given_as_json_and_as_csv(admin: FlaskClient, api: Client):
     table = admin.get("/ui/hosts?by=use&class=VCPU&format=csv")
     assert table.mimetype == "text/csv"
     # A spreadsheet would take it for a formula.
-    row = f"'=cmd(),{provider},neither,0,6,0"
-    assert table.text.splitlines() == ["name,uuid,group,part,whole,percent", row]
+    row = f"'=cmd(),{provider},neither,0,6,0,neither"
+    assert table.text.splitlines() == ["name,uuid,group,part,whole,percent,group_name", row]
     listed = admin.get("/ui/hosts?by=use&class=VCPU&format=json").json
     (host,) = listed["hosts"]
     assert listed["count"] == 1

@@ -187,6 +187,20 @@ def test_each_page_of_the_demonstration(browser: Any, demonstration: RunningServ
         assert complaints == []
 
 
+FILLED = """() => {
+  const map = document.querySelector("[data-map]").fleetMap, last = map.groups.at(-1);
+  return (map.left(last) + last.takes * map.view.scale) / map.canvas.clientWidth;
+}"""
+
+
+@pytest.mark.parametrize("width", [1280, 1600])
+def test_blocks_of_a_few_hosts_fill_the_width(browser: Any, demonstration: RunningServer, width: int):
+    with page_of(browser, demonstration.url, viewport={"width": width, "height": 900}) as (page, complaints):
+        drawn(page, "/ui/")
+        assert 0.8 < page.evaluate(FILLED) <= 1
+        assert complaints == []
+
+
 def test_a_flavor_shows_its_translation_and_candidates(browser: Any, demonstration: RunningServer):
     with page_of(browser, demonstration.url) as (page, complaints):
         page.goto("/ui/why?kind=flavor&cluster=cloud")

@@ -14,11 +14,11 @@ from typing import NamedTuple, TypeVar
 from placement.allocations.statements import consumers, lists
 from placement.allocations.statements.consumers import Consumer
 from placement.allocations.statements.lists import ConsumerSum, ListedAllocation, NamedHolding
-from placement.engine.domain.errors import BadRequest, NotFound
+from placement.engine.domain.errors import NotFound
 from placement.engine.domain.identifiers import portions
 from placement.engine.domain.inventories import UNKNOWN_CONSUMER_TYPE, AllocationFilter, Inventory
 from placement.providers import view
-from placement.providers.statements import clusters, contents, providers
+from placement.providers.statements import contents, providers
 from placement.providers.statements.providers import ListedProvider
 from placement.storage.database import Database, Executor
 
@@ -178,7 +178,7 @@ class Listings:
         Raises BadRequest for an unknown cluster.
         """
         with self._database.snapshot() as connection:
-            _check_cluster(connection, wanted.cluster)
+            view.require_cluster(connection, wanted.cluster)
             return _page_of(lists.page(connection, wanted, after, count + 1), count)
 
     def consumers(
@@ -189,7 +189,7 @@ class Listings:
         `wanted` can name neither one consumer nor one provider. Raises BadRequest as `allocations`.
         """
         with self._database.read() as connection:
-            _check_cluster(connection, wanted.cluster)
+            view.require_cluster(connection, wanted.cluster)
             return _page_of(lists.sums(connection, wanted, after, count + 1), count)
 
     def providers(
@@ -200,7 +200,7 @@ class Listings:
         Raises BadRequest for an unknown cluster.
         """
         with self._database.snapshot() as connection:
-            _check_cluster(connection, cluster)
+            view.require_cluster(connection, cluster)
             found = providers.page(connection, cluster, after, count + 1)
             ids = [provider.id for provider in found[:count]]
             offers, uses, traits, aggregates = (part in include for part in Include)
@@ -221,10 +221,3 @@ class Listings:
                 )
             )
         return ProviderPage(shown, ids[-1] if len(found) > count else None)
-
-
-def _check_cluster(connection: Executor, name: str | None) -> None:
-    if name is None:
-        view.require_everything()
-    elif clusters.find(connection, name) is None:
-        raise BadRequest(f"cluster: No cluster {name} found")

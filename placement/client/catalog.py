@@ -29,6 +29,7 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "tree": ("client.commands.node:ShowTree", "cloud/compute-01"),
         "host list": ("client.commands.host:ListHosts", "--cluster cloud"),
+        "aggregate list": ("client.commands.aggregate:ListAggregates", "--cluster cloud"),
         "allocation list": ("client.commands.allocation:ListAllocations", "--cluster edge --limit 5"),
         "allocation show": (
             "client.commands.allocation:ShowAllocation",
@@ -41,6 +42,10 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "allocation delete": (
             "client.commands.allocation:DeleteAllocation",
             "b43dbd27-06a5-4dc9-a073-feda931c578a",
+        ),
+        "aggregate set": (
+            "client.commands.aggregate:SetAggregate",
+            "6d1b7a52-0f0e-4f0c-9a43-0d5f2f3f1c11 --name 'rack 12'",
         ),
         "plan make": ("client.commands.plan:MakePlan", "empty cloud/compute-01 --save plan.json"),
         "plan show": ("client.commands.plan:ShowPlan", "plan.json"),

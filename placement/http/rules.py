@@ -73,6 +73,8 @@ _RULES: dict[str, tuple[str, ...]] = {
     ),
     "resource_providers:aggregates:list": ("List aggregates.", f"GET {_PROVIDER}/aggregates"),
     "resource_providers:aggregates:update": ("Replace aggregates.", f"PUT {_PROVIDER}/aggregates"),
+    "aggregates:list": ("List aggregates and their names.", "GET /ext/v1/aggregates"),
+    "aggregates:update": ("Name an aggregate.", "PUT /ext/v1/aggregates/{uuid}"),
     "resource_providers:usages": ("Show what is used of a provider.", f"GET {_PROVIDER}/usages"),
     "resource_providers:allocations:list": (
         "List the allocations on a provider.",

@@ -159,15 +159,19 @@ class Planning:
         groups: dict[str, dict[str, int]] = {
             kind: {} for kind in (BY_CLUSTER, BY_AGGREGATE) if kind in question.by
         }
+        names: dict[str, str | None] = {}
         if groups:
             present = counted.aggregates()
             with self._database.read() as connection:
                 known = clusters.aggregates_called(connection)
-            for id_, uuid, cluster in sorted(known, key=lambda each: each[2] or each[1]):
-                by = BY_AGGREGATE if cluster is None else BY_CLUSTER
-                if id_ in present and by in groups:
-                    groups[by][cluster or uuid] = id_
+            for each in sorted(known, key=lambda each: each.cluster or each.uuid):
+                by = BY_AGGREGATE if each.cluster is None else BY_CLUSTER
+                if each.id in present and by in groups:
+                    groups[by][each.cluster or each.uuid] = each.id
+                    names[each.uuid] = each.name
         sums = {kind: counted.by_aggregate(ids) for kind, ids in groups.items()}
+        if BY_AGGREGATE in sums:
+            sums[BY_AGGREGATE] = [replace(each, name=names[each.place]) for each in sums[BY_AGGREGATE]]
         hosts = None
         if BY_HOST in question.by:
             with self._database.read() as connection:

@@ -205,7 +205,7 @@ class Plans:
             for name in chosen or ():
                 found(connection, name)
             known = clusters.aggregates_called(connection)
-        homes = {name: id_ for id_, _, name in known if name is not None}
+        homes = {each.cluster: each.id for each in known if each.cluster is not None}
         view = self._keeper.current()
         snapshots = [self._cluster_cache.snapshot(name) for name in (homes if chosen is None else chosen)]
         ground = SearchedForest(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])

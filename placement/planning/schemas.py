@@ -286,6 +286,7 @@ class ClusterRoomSchema(RoomShownSchema, _ClusterSchema):
 
 class _AggregateSchema(AnswerSchema):
     aggregate = Uuid(source="place")
+    name = String(metadata=OPTIONAL)
 
 
 class AggregateRoomSchema(RoomShownSchema, _AggregateSchema):

@@ -34,7 +34,7 @@ from placement.providers import view
 from placement.providers.service import missing
 from placement.providers.statements import clusters, contents
 from placement.providers.statements import providers as statements_providers
-from placement.providers.statements.clusters import HostedNode, unknown
+from placement.providers.statements.clusters import Aggregate, HostedNode, unknown
 from placement.providers.statements.contents import Stored
 from placement.providers.statements.providers import NamedPlace, TreeMember
 from placement.storage import tables
@@ -273,7 +273,7 @@ class HostView:
     """A tree: its members in order of ids, their inventories by provider id, and what is held of them.
 
     `asked_for` is the uuid by which the tree was found, that of any member. If the root is the host of a
-    node, `node` is that node, and `view` its CPUs and pods.
+    node, `node` is that node, `view` its CPUs and pods, and `closed` what keeps pods off it.
     """
 
     asked_for: str
@@ -283,6 +283,7 @@ class HostView:
     held: Sequence[ListedHolding]
     node: HostedNode | None
     view: NodeView | None
+    closed: Sequence[tuple[Closure, str]] = ()
 
 
 class HostViews:
@@ -315,7 +316,8 @@ class HostViews:
         gone = state.reserving - current.reserving
         left = [each for each in held if each.consumer_uuid not in gone]
         offered = records_after(members, records, state, current)
-        return HostView(uuid, root, members, offered, left, node, view_of(current))
+        closed = list(_reasons(current))
+        return HostView(uuid, root, members, offered, left, node, view_of(current), closed)
 
     def _state(self, connection: Executor, node: HostedNode, root_id: int) -> NodeInfo:
         # Manifests are read again only if the node was imported again since.
@@ -326,10 +328,10 @@ class HostViews:
         self._known[root_id] = found
         return found
 
-    def aggregates(self, ids: Collection[int]) -> dict[int, list[str]]:
-        """Return the uuids of the aggregates in which providers are, by provider id."""
+    def aggregates(self, ids: Collection[int]) -> dict[int, list[Aggregate]]:
+        """Return the aggregates in which providers are, by provider id."""
         with self._database.read() as connection:
-            return contents.members_by_provider(connection, contents.AGGREGATES, sorted(ids))
+            return clusters.aggregates_with(connection, ids)
 
     def places(self, uuids: Collection[str]) -> dict[str, NamedPlace]:
         """Return the providers of these uuids that exist, by uuid, with their names and hosts."""

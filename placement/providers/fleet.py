@@ -32,16 +32,18 @@ class FleetFigure(StrEnum):
 class HostGroup(NamedTuple):
     """Hosts that are counted together: a cluster, the members of an aggregate, or hosts in neither.
 
-    `aggregate` is the uuid of the aggregate of either.
+    `name` is a cluster or the uuid of an aggregate, `shown` the name that people know it by, and `aggregate` the
+    uuid of the aggregate of either.
     """
 
     name: str
     kind: str
+    shown: str
     aggregate: str = ""
 
 
 _CLUSTER = "cluster"
-_NEITHER = HostGroup("neither", "none")
+_NEITHER = HostGroup("neither", "none", "neither")
 
 
 class HeatMap(NamedTuple):
@@ -129,13 +131,18 @@ class Hosts:
             aggregates = clusters.aggregates_called(connection)
         only = None
         if cluster is not None:
-            only = next((id_ for id_, _, name in aggregates if name == cluster), None)
+            only = next((each.id for each in aggregates if each.cluster == cluster), None)
             if only is None:
                 raise BadRequest(f"cluster: No cluster {cluster} found")
-        of_clusters = frozenset(id_ for id_, _, name in aggregates if name)
+        of_clusters = frozenset(each.id for each in aggregates if each.cluster)
         known = {
-            id_: HostGroup(name, _CLUSTER, uuid) if name else HostGroup(uuid, "aggregate", uuid)
-            for id_, uuid, name in aggregates
+            each.id: HostGroup(
+                each.cluster or each.uuid,
+                _CLUSTER if each.cluster else "aggregate",
+                each.name or each.uuid,
+                each.uuid,
+            )
+            for each in aggregates
         }
         sharing = view.sharing.of(view.forest, view.names.trait_ids[SHARING_TRAIT]).providers
         # A host may be in several clusters; then it is shown in the one that was asked for.
@@ -179,6 +186,10 @@ class FleetSnapshot:
         """Return how many hosts each group has, by its name."""
         groups = (self._known.get(group, _NEITHER).name for group in self._all.groups)
         return dict(zip(groups, self._all.counts(), strict=True))
+
+    def called(self) -> dict[str, str]:
+        """Return what people know each cluster and aggregate by, by the names of their groups."""
+        return {group.name: group.shown for group in self._known.values()}
 
     def heat_map(self, figure: FleetFigure, resource_class: str) -> HeatMap:
         """Return the figures of all hosts. Raises BadRequest for an unknown class, as `of` does."""
@@ -328,8 +339,9 @@ class FleetCapacity:
                 sums = totals.by_root(view.forest)
             else:
                 aggregates = clusters.aggregates_called(connection)
-                names = {id_: name or uuid for id_, uuid, name in aggregates}
-                of_clusters = frozenset(id_ for id_, _, name in aggregates if name)
+                # Figures of an aggregate go on when its name changes.
+                names = {each.id: each.cluster or each.uuid for each in aggregates}
+                of_clusters = frozenset(each.id for each in aggregates if each.cluster)
                 sums = totals.by_aggregate(view.forest, of_clusters)
         for found in sums:
             # Names newer than the forest have no sums yet; what the forest still has may be gone.

@@ -1,4 +1,7 @@
-"""/resource_classes and /traits. Source: placement-api.md, "Resource classes", "Traits"."""
+"""/resource_classes, /traits and /ext/v1/aggregates.
+
+Source: placement-api.md, "Resource classes", "Traits".
+"""
 
 from __future__ import annotations
 
@@ -7,27 +10,35 @@ from functools import partial
 
 from flask import Blueprint, Response
 
-from placement.common.microversions import Feature
+from placement.common.microversions import NEWEST, Feature
 from placement.engine.domain.errors import BadRequest, Conflict
 from placement.http import context
 from placement.http import schemas as fields
 from placement.http.context import empty_response, json_response, newest, path, use_cases
-from placement.http.gate import require_json, route
+from placement.http.gate import cluster_of_query, require_json, route
 from placement.http.operations import (
     EMPTY,
+    LIMIT,
+    ROW_ID,
     ByVersion,
     Operation,
     Parameter,
     last,
     load,
     names_of,
+    page_size,
+    page_start,
     parameters,
     refuse_unknown,
     shows,
+    single,
     validated,
 )
 from placement.http.schemas import dump
 from placement.providers.schemas import (
+    AggregateNameSchema,
+    AggregateSchema,
+    AggregatesSchema,
     ResourceClassesSchema,
     ResourceClassSchema,
     ResourceClassShownSchema,
@@ -40,6 +51,8 @@ _classes = partial(route, blueprint, "/resource_classes", since=Feature.RESOURCE
 _class = partial(route, blueprint, "/resource_classes/<name>", since=Feature.RESOURCE_CLASSES)
 _traits = partial(route, blueprint, "/traits", since=Feature.TRAITS)
 _trait = partial(route, blueprint, "/traits/<name>", since=Feature.TRAITS)
+_aggregates = partial(route, blueprint, "/ext/v1/aggregates", gives_json=True)
+_aggregate = partial(route, blueprint, "/ext/v1/aggregates/<uuid>", gives_json=True)
 _writing = partial(Operation, errors=[409])
 _DELETED = _writing({204: EMPTY})
 _FILTERS = (
@@ -53,6 +66,11 @@ _FILTERS = (
         "Whether a provider has the trait.",
         {"type": "string", "pattern": "^([Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee])$"},
     ),
+)
+_LISTED = (
+    Parameter("cluster", "The name of a cluster, of which only the aggregates of its providers are shown."),
+    LIMIT,
+    Parameter("after", "The `next` of the page before.", ROW_ID),
 )
 _CUSTOM = re.compile(fields.CUSTOM_NAME.strip("^$"))
 
@@ -161,3 +179,27 @@ def delete_trait(name: str) -> Response:
     """Delete an unused custom trait."""
     use_cases().traits.delete(name)
     return empty_response()
+
+
+# /ext/v1/aggregates: the names that people know aggregates by.
+
+
+@_aggregates("GET", "placement:aggregates:list", target=cluster_of_query, **shows(AggregatesSchema, _LISTED))
+def aggregates() -> Response:
+    """Return aggregates with their names, page by page."""
+    given = parameters()
+    refuse_unknown(given, names_of(_LISTED, NEWEST))
+    after, count = page_start(given, "after"), page_size(given)
+    found = use_cases().aggregates.listed(single(given, "cluster"), after, count)
+    return json_response(dump(AggregatesSchema, found))
+
+
+@_aggregate(
+    "PUT",
+    "placement:aggregates:update",
+    described=_writing({200: AggregateSchema}, body=AggregateNameSchema),
+)
+def name_aggregate(uuid: str) -> Response:
+    """Name an aggregate, or take its name away; that of a cluster keeps the name of the cluster."""
+    found = use_cases().aggregates.rename(uuid, validated()["name"])
+    return json_response(dump(AggregateSchema, found))

@@ -69,6 +69,36 @@ class HostsSchema(AnswerSchema):
     next = Integer(nullable=True, source=itemgetter(1))
 
 
+class AggregateNameSchema(VersionedSchema):
+    """PUT /ext/v1/aggregates/{uuid}; null takes the name away."""
+
+    name = String(1, fields.LONGEST_NAME, nullable=True, required=True)
+
+
+class AggregateSchema(AnswerSchema):
+    """An aggregate; `cluster` has its hosts in it, and gives it its name."""
+
+    uuid = Uuid()
+    name = String(nullable=True)
+    cluster = String(nullable=True)
+
+
+class ListedAggregateSchema(AnswerSchema):
+    """An aggregate, and how many providers are in it, of the cluster that was asked for if one was."""
+
+    uuid = Uuid(source="aggregate.uuid")
+    name = String(nullable=True, source="aggregate.name")
+    cluster = String(nullable=True, source="aggregate.cluster")
+    providers = Integer()
+
+
+class AggregatesSchema(AnswerSchema):
+    """Aggregates in the order in which they were made; `next` is the `after` of the following page."""
+
+    aggregates = Sequence(Object(ListedAggregateSchema), source=itemgetter(0))
+    next = Integer(nullable=True, source=itemgetter(1))
+
+
 class NewProviderSchema(VersionedSchema):
     """POST /resource_providers."""
 

@@ -15,10 +15,18 @@ from placement.engine.domain.groups import RequestGroup
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.engine.search.filters import providers_matching
 from placement.providers.statements import clusters, contents, names, providers
+from placement.providers.statements.clusters import Aggregate, ListedAggregate
 from placement.providers.statements.contents import Members, Replaced
 from placement.providers.statements.names import KnownName
 from placement.providers.statements.providers import LockedProvider, Provider
-from placement.providers.view import ForestKeeper, aggregate_ids, aggregates_of, resolve_group
+from placement.providers.view import (
+    ForestKeeper,
+    aggregate_ids,
+    aggregates_of,
+    require_cluster,
+    require_everything,
+    resolve_group,
+)
 from placement.storage import tables
 from placement.storage.database import Database, Executor, Transaction, run_in_transaction
 
@@ -323,6 +331,52 @@ def _record(
 ) -> None:
     before, after = {str(kind): replaced.before}, {str(kind): sorted(wanted)}
     transaction.record(Action.UPDATE, kind, uuid, before=before, after=after)
+
+
+class Aggregates:
+    """A use case that lists aggregates and names them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def listed(self, cluster: str | None, after: int, count: int) -> tuple[list[ListedAggregate], int | None]:
+        """Return the next aggregates, and the id after which the following page begins.
+
+        With a `cluster` only its providers count. Raises BadRequest for an unknown cluster.
+        """
+        with self._database.read() as connection:
+            require_cluster(connection, cluster)
+            found = clusters.aggregates_after(connection, cluster, after, count + 1)
+        return found[:count], found[count - 1].aggregate.id if len(found) > count else None
+
+    def called(self, cluster: str | None, uuids: Collection[str]) -> dict[str, str]:
+        """Return the names of aggregates that have one, by uuid; with a `cluster` only of its trees."""
+        if not uuids:
+            return {}
+        with self._database.read() as connection:
+            require_cluster(connection, cluster)
+            found = clusters.aggregates_after(connection, cluster, 0, len(uuids), uuids)
+        return {each.aggregate.uuid: each.aggregate.name for each in found if each.aggregate.name}
+
+    def rename(self, uuid: str, name: str | None) -> Aggregate:
+        """Give an aggregate a name, or none; return it. Raises Forbidden, NotFound, Conflict."""
+        require_everything()
+        normal = normalize_uuid(uuid)
+
+        def work(transaction: Transaction) -> Aggregate:
+            found = None if normal is None else clusters.lock_aggregate(transaction, normal)
+            if found is None:
+                raise NotFound(f"No aggregate {uuid} found; it is known once a provider is put into it.")
+            if found.cluster is not None:
+                raise Conflict(f"Aggregate {normal} is that of cluster {found.cluster}, and keeps its name.")
+            if found.name != name:
+                clusters.name_aggregate(transaction, found.id, name)
+                before, after = {"name": found.name}, {"name": name}
+                kind = TargetKind.AGGREGATE
+                transaction.record(Action.UPDATE, kind, found.uuid, before=before, after=after)
+            return found._replace(name=name)
+
+        return run_in_transaction(self._database, work)
 
 
 # Use cases on resource classes and traits. Source: placement-api.md, "Resource classes", "Traits".

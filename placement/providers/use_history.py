@@ -93,7 +93,9 @@ class UseHistory:
         with self._database.read() as connection:
             called = clusters.aggregates_called(connection)
             samples = connection.execute(_of_sums).all()
-        names = {uuid: name or uuid for _, uuid, name in called if seen is None or name in seen}
+        names = {
+            each.uuid: each.cluster or each.uuid for each in called if seen is None or each.cluster in seen
+        }
         if seen is None:
             names[""] = _NEITHER
         found: dict[str | None, dict[str, list[Point]]] = defaultdict(lambda: defaultdict(list))

@@ -23,7 +23,7 @@ from placement.engine.search.query import GroupQuery
 from placement.engine.search.ranking import ScoreCache
 from placement.providers.statements import clusters, names
 from placement.providers.statements.names import SHARING_TRAIT, Names
-from placement.storage.database import Database
+from placement.storage.database import Database, Executor
 from placement.storage.feed import FeedBatch, Follower
 
 # The scope of callers that are bound to clusters: the trees, aggregates, groups and consumers they see.
@@ -47,6 +47,14 @@ def require_everything() -> None:
     """Raise Forbidden unless all there is may be seen: the use case knows no clusters."""
     if not request_scope.admits(None):
         raise Forbidden("This concerns all clusters, and the token is bound to some.")
+
+
+def require_cluster(connection: Executor, name: str | None) -> None:
+    """Raise BadRequest for a cluster that is unknown, Forbidden for none unless everything may be seen."""
+    if name is None:
+        require_everything()
+    elif clusters.find(connection, name) is None:
+        raise BadRequest(f"cluster: No cluster {name} found")
 
 
 def aggregates(forest: Forest, ids: Mapping[str, int]) -> Mapping[str, int]:

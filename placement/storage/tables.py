@@ -84,10 +84,10 @@ def _reference(
     return sa.Column(name, sa.Integer, sa.ForeignKey(target), nullable=nullable, index=index, **options)
 
 
-def _named(table: str, column: str, type_: sa.String, **options: Any) -> sa.Table:
-    """Return a table of things that have nothing but a name, which is unique."""
+def _named(table: str, column: str, type_: sa.String, *others: sa.Column[Any], **options: Any) -> sa.Table:
+    """Return a table of things that have little more than a name, which is unique."""
     name = sa.Column(column, type_, nullable=False, unique=True)
-    return sa.Table(table, metadata, _id(), name, *_times(), **options)
+    return sa.Table(table, metadata, _id(), name, *_times(), *others, **options)
 
 
 clusters = sa.Table(
@@ -115,7 +115,8 @@ resource_classes = sa.Table(
 )
 
 traits = _named("traits", "name", sa.String(255), sqlite_autoincrement=True)
-aggregates = _named("placement_aggregates", "uuid", sa.String(36))
+# The name is for people; several may have the same.
+aggregates = _named("placement_aggregates", "uuid", sa.String(36), sa.Column("name", sa.Unicode(255)))
 providers = sa.Table(
     "resource_providers",
     metadata,

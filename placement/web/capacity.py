@@ -110,9 +110,13 @@ def _best(found: KindRoom) -> list[list[str]]:
 
 
 class GroupRoom(NamedTuple):
-    """The room of a group of hosts in words; `stranded` is what is free and of no use to the request."""
+    """The room of a group of hosts in words; `stranded` is what is free and of no use to the request.
+
+    `uuid` is that of an aggregate with a name, else empty.
+    """
 
     name: str
+    uuid: str
     room: str
     runs_out_first: str
     taking: int
@@ -123,16 +127,19 @@ class GroupRoom(NamedTuple):
 
 def _groups(found: KindRoom) -> Iterator[GroupRoom]:
     """Yield the room of all hosts, of clusters and of aggregates."""
-    rooms = [("all hosts", found.total), *((room.place, room) for room in found.clusters or ())]
-    rooms += [(f"aggregate {room.place}", room) for room in found.aggregates or ()]
-    for name, room in rooms:
+    rooms = [("all hosts", "", found.total), *((room.place, "", room) for room in found.clusters or ())]
+    for room in found.aggregates or ():
+        rooms.append((f"aggregate {room.name or room.place}", room.place if room.name else "", room))
+    for name, uuid, room in rooms:
         stranded = [
             f"{units.amount(each.stranded, of)} of {units.plain(of)}"
             for of, each in room.classes.items()
             if each.stranded
         ]
         first = units.plain(room.runs_out_first or "")
-        yield GroupRoom(name, number_of(room), first, room.taking, room.hosts, room.fragmentation, stranded)
+        yield GroupRoom(
+            name, uuid, number_of(room), first, room.taking, room.hosts, room.fragmentation, stranded
+        )
 
 
 def number_of(room: CapacityCount | HostCount) -> str:
@@ -146,7 +153,7 @@ def _rows(found: KindRoom) -> Iterator[tuple[Any, ...]]:
     for room in found.clusters or ():
         yield _row("cluster", room.place, None, room)
     for room in found.aggregates or ():
-        yield _row("aggregate", None, room.place, room)
+        yield _row("aggregate", room.name, room.place, room)
     for host in found.hosts or ():
         yield _row("host", host.name, host.uuid, host)
 

@@ -134,9 +134,11 @@ def _table() -> Response:
 
 
 def _as_table(figures: list[HostFigure]) -> Any:
-    names = ("name", "uuid", "group", "part", "whole", "percent")
-    rows = ((each.name, each.uuid, each.group.name, each.part, each.whole, each.level) for each in figures)
-    return names, rows
+    names = ("name", "uuid", "group", "part", "whole", "percent", "group_name")
+    return names, (
+        (each.name, each.uuid, each.group.name, each.part, each.whole, each.level, each.group.shown)
+        for each in figures
+    )
 
 
 def _describe(each: HostFigure, given: dict[str, Any]) -> dict[str, Any]:
@@ -147,6 +149,7 @@ def _describe(each: HostFigure, given: dict[str, Any]) -> dict[str, Any]:
         "uuid": each.uuid,
         "name": each.name,
         "group": each.group.name,
+        "group_name": each.group.shown,
         "kind": "shared storage" if each.is_storage else "host",
         "part": each.part,
         "whole": each.whole,
@@ -157,13 +160,14 @@ def _describe(each: HostFigure, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rows(hosts: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Return hosts as rows, escaped: address, name, kind, group, length of the bar, text, percent."""
+    """Return hosts as rows, escaped: address, name, kind, group, its name, length of bar, text, percent."""
     rows = []
     for each in hosts:
         percent = each["percent"]
         length, text = ("", "–") if percent is None else (str(min(percent, 100)), f"{percent} %")
         kind = "" if each["kind"] == "host" else each["kind"]
-        rows.append((each["address"], each["name"], kind, each["group"], length, each["text"], text))
+        group = each["group"], each["group_name"]
+        rows.append((each["address"], each["name"], kind, *group, length, each["text"], text))
     return escaped(rows)
 
 
@@ -184,7 +188,7 @@ def _data() -> Response:
             "id_bytes": 4 if hosts.is_narrow else 8,
             "offsets": offsets,
             "groups": [
-                {"name": group.name, "kind": group.kind, "hosts": count}
+                {"name": group.shown, "kind": group.kind, "hosts": count}
                 for group, count in zip(found.groups, hosts.counts(), strict=True)
             ],
             "by": given["by"],
@@ -320,13 +324,17 @@ def _groups(look: FleetSnapshot) -> list[dict[str, Any]]:
     known = {cluster.name: cluster for cluster in use_cases().clusters.listed()}
     own = caller_clusters()
     found: dict[str, list[CapacityGroup]] = defaultdict(list)
-    hosts = look.counted()
+    hosts, called = look.counted(), look.called()
     for each in use_cases().capacity.groups():
         found[each.name].append(each)
-    names = sorted(known) + sorted(found.keys() - known.keys() - {_NONE}) + [_NONE] * (_NONE in found)
+    aggregates = sorted(
+        found.keys() - known.keys() - {_NONE}, key=lambda name: (called.get(name, name), name)
+    )
+    names = sorted(known) + aggregates + [_NONE] * (_NONE in found)
     return [
         {
             "name": name,
+            "shown": called.get(name, name),
             "kind": "cluster" if name in known else "none" if name == _NONE else "aggregate",
             "hosts": hosts.get(_NEITHER if name == _NONE else name, 0),
             "description": known[name].settings.get("description", "") if name in known else "",

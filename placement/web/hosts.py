@@ -16,6 +16,7 @@ from placement.http.context import use_cases
 from placement.http.schemas import dump
 from placement.pods.schemas import CapacityRecordSchema, NodeSchema
 from placement.pods.views import HostView, NodeView
+from placement.providers.statements.clusters import Aggregate
 from placement.web import units
 from placement.web.claimed_host import after_claim
 from placement.web.host_drawing import Lacks, drawing_of, plain
@@ -130,7 +131,7 @@ def _document(host: HostView) -> Any:
     return _stored(host, use_cases().host_views.aggregates([member.id for member in host.members]))
 
 
-def _stored(host: HostView, aggregates: Mapping[int, Sequence[str]]) -> dict[str, Any]:
+def _stored(host: HostView, aggregates: Mapping[int, Sequence[Aggregate]]) -> dict[str, Any]:
     providers = [
         {
             "uuid": member.uuid,
@@ -139,7 +140,7 @@ def _stored(host: HostView, aggregates: Mapping[int, Sequence[str]]) -> dict[str
             "parent_id": member.parent_id,
             "id": member.id,
             "traits": member.traits,
-            "aggregates": aggregates.get(member.id, ()),
+            "aggregates": [each.uuid for each in aggregates.get(member.id, ())],
             "resources": {
                 record.class_name: dump(CapacityRecordSchema, record)
                 for record in host.records.get(member.id, {}).values()

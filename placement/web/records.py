@@ -93,6 +93,9 @@ def _effect(record: DescribedRecord, before: Document, after: Document) -> str:
         return units.difference(*totals) if _is_whole(before) and _is_whole(after) else ""
     if record.kind in (TargetKind.TRAITS, TargetKind.AGGREGATES):
         return _of_names(before.get(record.kind, ()), after.get(record.kind, ()))
+    if record.kind == TargetKind.AGGREGATE:
+        former, name = (each.get("name") or "no name" for each in (before, after))
+        return f"{former} → {name}"
     if record.kind == TargetKind.POD:
         parts = {"node": "on {}", "cpuset": "CPUs {}", "qos": "{}", "phase": "{}"}
         return ", ".join(words.format(after[name]) for name, words in parts.items() if after.get(name))

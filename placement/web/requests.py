@@ -15,6 +15,7 @@ from placement.allocations.candidates import NO_OPTIONS, SearchOptions, SearchRe
 from placement.allocations.rendering import score_members
 from placement.common.documents import MOST_MANIFEST_VALUES, manifest_of_kind, parse_yaml
 from placement.common.microversions import NEWEST
+from placement.engine.domain import request_scope
 from placement.engine.domain.errors import BadRequest, NotFound
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.engine.domain.inventories import ConsumerClaim
@@ -43,6 +44,7 @@ from placement.web.templating import (
     require,
     shown,
     to,
+    uuids_in,
     wanted,
     whole,
 )
@@ -181,23 +183,31 @@ def _limit(given: Mapping[str, str]) -> int:
 
 
 class SearchFound(NamedTuple):
-    """An answer as a document and, unless it is about a pod, the search with the hosts of its providers."""
+    """An answer as a document and, unless it is about a pod, the search with the hosts of its providers.
+
+    `cluster`: the one that was searched, None for all hosts.
+    """
 
     document: dict[str, Any]
     search: SearchResult | None = None
     places: Mapping[str, NamedPlace] = {}
+    cluster: str | None = None
 
 
 def _drawn(found: SearchFound, given: Mapping[str, str]) -> dict[str, Any]:
     """Return the parts of a page about an answer that its document has in another form."""
     explanation = found.document["explanation"]
-    drawn = {"steps": funnel(explanation), "missed": missed_hosts(explanation["nearest"], found.places)}
+    missed = missed_hosts(explanation["nearest"], found.places)
+    drawn = {"steps": funnel(explanation), "missed": missed, "searched": found.cluster, "called": {}}
     if found.search is not None:
         hosts = {each["host"]["uuid"] for each in found.document["candidates"]}
         hosts |= {place.root_uuid for place in found.places.values()}
         classes = {stage["resource_class"] for stage in explanation["stages"] if "resource_class" in stage}
         uses = found.search.uses(sorted(hosts), classes & found.search.names.class_ids.keys())
         drawn["hosts"] = by_host(found.document["candidates"], uses)
+        texts = [stage["condition"] for stage in explanation["stages"]]
+        texts += [str(each["score_parts"]) for each in found.document["candidates"]]
+        drawn["called"] = use_cases().aggregates.called(found.cluster, uuids_in(" ".join(texts)))
         pairs = typed_query(given)
         drawn["mend"] = mend(explanation, pairs, uses) if pairs else None
     return drawn
@@ -221,7 +231,8 @@ def _query(given: Mapping[str, str]) -> SearchFound:
     require("allocation_candidates:list", operations.single(pairs, "cluster"))
     pairs = [pair for pair in pairs if pair[0] != "explain"] + [("explain", "1")]
     query, options = candidate_query.parse_extended(pairs)
-    return _searched("query", use_cases().candidates.find(query, options), options)
+    _show_only(options.cluster)
+    return _searched("query", use_cases().candidates.find(query, options), options, options.cluster)
 
 
 def _flavor(given: Mapping[str, str]) -> SearchFound:
@@ -230,9 +241,17 @@ def _flavor(given: Mapping[str, str]) -> SearchFound:
     document = {**flavor_document(given), "limit": _limit(given), "explain": True}
     if cluster:
         document["cluster"] = cluster
+    _show_only(cluster)
     found = use_cases().flavors.find(document)
     translation = translation_document(found.translation)
-    return _searched("flavor", found.search, NO_OPTIONS, translation=translation, query_used=found.query_used)
+    beside = {"translation": translation, "query_used": found.query_used}
+    return _searched("flavor", found.search, NO_OPTIONS, cluster, **beside)
+
+
+def _show_only(cluster: str | None) -> None:
+    """Let a search that is about a cluster count its hosts only, and find its near misses among these."""
+    if cluster is not None:
+        request_scope.show_only(frozenset((cluster,)))
 
 
 def flavor_document(given: Mapping[str, str]) -> dict[str, Any]:
@@ -256,7 +275,9 @@ def _pairs(what: str, text: str) -> dict[str, str]:
     return found
 
 
-def _searched(kind: str, search: SearchResult, options: SearchOptions, **beside: Any) -> SearchFound:
+def _searched(
+    kind: str, search: SearchResult, options: SearchOptions, cluster: str | None, **beside: Any
+) -> SearchFound:
     """Return a search as the API answers it, with names, and without the summaries of trees."""
     renderer = current_app.extensions["placement_candidates_renderer"]
     table = search.answer.scores()
@@ -268,7 +289,7 @@ def _searched(kind: str, search: SearchResult, options: SearchOptions, **beside:
     places = use_cases().host_views.places(mentioned)
     candidates = [_candidate(each, places) for each in elements]
     document = {"kind": kind, "candidates": candidates, "explanation": explanation, **beside}
-    return SearchFound(document, search, places)
+    return SearchFound(document, search, places, cluster)
 
 
 def _candidate(element: Mapping[str, Any], places: Mapping[str, NamedPlace]) -> dict[str, Any]:

@@ -129,7 +129,7 @@ _LEADS = ("trees that can give ", "trees ", "roots with ", "roots in ", "roots "
 
 
 def funnel(explanation: Mapping[str, Any]) -> list[FunnelStep]:
-    """Return the stages up to the first that no host passed; without stages that took nothing away.
+    """Return the stages up to the first that no host passed; without joint ones that took nothing away.
 
     All hosts are the trees, or nodes, that came to the first stage that counts these.
     """
@@ -139,7 +139,7 @@ def funnel(explanation: Mapping[str, Any]) -> list[FunnelStep]:
     steps: list[FunnelStep] = []
     for at, stage in enumerate(stages):
         is_empty = at == explanation["first_empty"]
-        is_joint = stage["kind"] in (ConditionKind.GROUPS, ConditionKind.COMBINATION)
+        is_joint = stage["kind"] in (ConditionKind.GROUPS, ConditionKind.COMBINATION) or _clusters_of(stage)
         if is_empty or not (is_joint and steps and steps[-1].hosts == stage["trees"]):
             steps.append(FunnelStep(*_words(stage), stage["trees"], every, is_empty))
         if is_empty:
@@ -161,12 +161,19 @@ def _words(stage: Mapping[str, Any]) -> tuple[str, str]:
         return "a provider for each part of the request", text.partition(" up to ")[2]
     if stage["kind"] == ConditionKind.COMBINATION:
         return "room for all parts side by side", "sums, group_policy, same_subtree"
-    if stage["kind"] == ConditionKind.ROOT_AGGREGATES:
-        names = [each for any_of in stage.get("required", ()) for each in any_of]
-        if names and all(each.startswith(_OF_CLUSTER) for each in names):
-            return f"in cluster {', '.join(each.removeprefix(_OF_CLUSTER) for each in names)}", group
+    if clusters := _clusters_of(stage):
+        return f"in cluster {', '.join(clusters)}", group
     lead = next((each for each in _LEADS if text.startswith(each)), "")
     return text.removeprefix(lead), group
+
+
+def _clusters_of(stage: Mapping[str, Any]) -> list[str]:
+    """Return the clusters that a stage asks roots to be in, if it asks for nothing else."""
+    if stage["kind"] != ConditionKind.ROOT_AGGREGATES:
+        return []
+    names = [each for any_of in stage.get("required", ()) for each in any_of]
+    is_all = all(each.startswith(_OF_CLUSTER) for each in names)
+    return [each.removeprefix(_OF_CLUSTER) for each in names] if is_all else []
 
 
 # Near misses by host, with what would mend them.

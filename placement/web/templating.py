@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -156,6 +157,24 @@ def escaped(rows: Iterable[Sequence[str]]) -> list[list[str]]:
         found = [str(escape(cell)) for cell in cells]
     rest = iter(found)
     return [list(islice(rest, len(row))) for row in listed]
+
+
+_UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_CALLED = Markup('<span title="{}">{}</span>')
+
+
+def uuids_in(text: str) -> set[str]:
+    """Return the uuids in a text."""
+    return set(_UUID.findall(text))
+
+
+def named(text: str, called: Mapping[str, str]) -> Markup:
+    """Return a text with names in place of the uuids that have one, each with its uuid as title."""
+
+    def shown_as(uuid: re.Match[str]) -> str:
+        return _CALLED.format(uuid[0], called[uuid[0]]) if uuid[0] in called else uuid[0]
+
+    return Markup(_UUID.sub(shown_as, escape(text)))
 
 
 def options(names: Sequence[str], chosen: str | None) -> Markup:

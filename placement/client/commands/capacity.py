@@ -71,6 +71,8 @@ class ShowCapacity(Listing):
             for group in by:
                 for room in kind.get(_GROUPS[group], ()):
                     called = room["name"] or f"like {room['like']}" if group == "host" else room[group]
+                    if group == "aggregate" and self.for_people(parsed_args):
+                        called = room.get("name") or called
                     rows.append(_row(name, called, room))
         return _COLUMNS, self.first(parsed_args, rows, _SHOWN)
 

@@ -33,6 +33,8 @@ class TargetKind(StrEnum):
     AGGREGATES = "aggregates"
     # The uuid of the consumer.
     ALLOCATIONS = "allocations"
+    # The uuid of the aggregate.
+    AGGREGATE = "aggregate"
     # Names.
     RESOURCE_CLASS = "resource_class"
     TRAIT = "trait"

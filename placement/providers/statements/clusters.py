@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -59,11 +60,82 @@ def listed(connection: Executor) -> list[Cluster]:
     return [Cluster(*row) for row in connection.execute(_counted)]
 
 
-def aggregates_called(connection: Executor) -> list[tuple[int, str, str | None]]:
-    """Return all aggregates: id, uuid, and the name of the cluster that has its hosts in it."""
-    joined = _aggregates.outerjoin(_clusters, _clusters.c.aggregate_id == _aggregates.c.id)
-    statement = sa.select(_aggregates.c.id, _aggregates.c.uuid, _clusters.c.name).select_from(joined)
-    return [(row[0], row[1], row[2]) for row in connection.execute(statement)]
+class Aggregate(NamedTuple):
+    """An aggregate; `cluster` has its hosts in it, and gives it its name."""
+
+    id: int
+    uuid: str
+    name: str | None
+    cluster: str | None
+
+
+_aggregate = sa.select(
+    *_aggregates.c["id", "uuid"], sa.func.coalesce(_clusters.c.name, _aggregates.c.name), _clusters.c.name
+).select_from(_aggregates.outerjoin(_clusters, _clusters.c.aggregate_id == _aggregates.c.id))
+
+
+def aggregates_called(connection: Executor) -> list[Aggregate]:
+    """Return all aggregates."""
+    return [Aggregate(*row) for row in connection.execute(_aggregate)]
+
+
+def aggregates_with(connection: Executor, ids: Collection[int]) -> dict[int, list[Aggregate]]:
+    """Return the aggregates that providers are in, by provider id."""
+    pairs = tables.provider_aggregates
+    owner = pairs.c.resource_provider_id
+    statement = _aggregate.join(pairs, pairs.c.aggregate_id == _aggregates.c.id).add_columns(owner)
+    found: dict[int, list[Aggregate]] = defaultdict(list)
+    for row in connection.execute(statement.where(owner.in_(sorted(ids))).order_by(_aggregates.c.uuid)):
+        found[row[-1]].append(Aggregate(*row[:-1]))
+    return found
+
+
+def lock_aggregate(transaction: Transaction, uuid: str) -> Aggregate | None:
+    """Lock an aggregate against other names; return it as it is."""
+    locked = _aggregate.with_for_update(of=_aggregates, key_share=True)
+    row = transaction.execute(locked.where(_aggregates.c.uuid == uuid)).first()
+    return Aggregate(*row) if row else None
+
+
+def name_aggregate(transaction: Transaction, id_: int, name: str | None) -> None:
+    """Give an aggregate a name, or none."""
+    changed = {"name": name, "updated_at": transaction.now}
+    transaction.execute(sa.update(_aggregates).where(_aggregates.c.id == id_).values(changed))
+
+
+class ListedAggregate(NamedTuple):
+    """An aggregate, and how many providers are in it."""
+
+    aggregate: Aggregate
+    providers: int
+
+
+def aggregates_after(
+    connection: Executor, cluster: str | None, after: int, count: int, among: Collection[str] | None = None
+) -> list[ListedAggregate]:
+    """Return the next aggregates by id that may be seen; `among` these uuids, None for all.
+
+    With a `cluster` only providers of its trees count, and aggregates without any are left out.
+    """
+    pairs, homes, home = tables.provider_aggregates, sa.alias(tables.provider_aggregates), sa.alias(_clusters)
+    members = sa.select(sa.func.count()).where(pairs.c.aggregate_id == _aggregates.c.id)
+    if cluster is not None:
+        roots = sa.select(homes.c.resource_provider_id).join(
+            home, home.c.aggregate_id == homes.c.aggregate_id
+        )
+        members = members.join_from(pairs, _providers, _providers.c.id == pairs.c.resource_provider_id)
+        members = members.where(_root_id.in_(roots.where(home.c.name == cluster)))
+    number = members.correlate(_aggregates).scalar_subquery()
+    statement = _aggregate.add_columns(number).where(_aggregates.c.id > after)
+    if cluster is not None:
+        statement = statement.where(number > 0)
+    if among is not None:
+        statement = statement.where(_aggregates.c.uuid.in_(sorted(among)))
+    visible = request_scope.visible_clusters()
+    if visible is not None:
+        statement = statement.where(_clusters.c.name.is_(None) | _clusters.c.name.in_(sorted(visible)))
+    rows = connection.execute(statement.order_by(_aggregates.c.id).limit(count))
+    return [ListedAggregate(Aggregate(*row[:-1]), row[-1]) for row in rows]
 
 
 def aggregates_of(connection: Executor, names: Collection[str]) -> frozenset[int]:

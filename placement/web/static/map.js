@@ -7,7 +7,7 @@ const NOTHING = 255, OVER = [208, 28, 139];
 // From little to much; light grows darker in light themes as well as dark ones grow lighter.
 const LIGHT = [[237, 243, 251], [168, 204, 236], [92, 156, 214], [33, 102, 172], [8, 45, 100]];
 const DARK = [[27, 38, 56], [26, 72, 122], [38, 122, 178], [92, 184, 214], [222, 243, 200]];
-const MOST_SCALE = 96, FRESH_SECONDS = 15, NUMBERS_FROM = 30, LARGEST_CELL = 60;
+const MOST_SCALE = 160, FRESH_SECONDS = 15, NUMBERS_FROM = 30, LARGEST_CELL = 96;
 // Smaller cells are not seen; a map grows for them, up to a height that is still scrolled through.
 const LEAST_CELL = 8, TALLEST = 1600;
 // Above each block of a group its name, which wants some width; between blocks a gap; around all a margin.
@@ -85,7 +85,7 @@ class FleetMap {
   }
 
   // A block of cells for each group, blocks beside each other on shelves: the largest cells that fit, and of
-  // shapes with room for numbers the shape on the fewest shelves.
+  // shapes with room for numbers the one on the fewest shelves, of these the one that leaves the least empty.
   lay() {
     // What the page allows; a few hosts need less.
     this.canvas.style.removeProperty("height");
@@ -93,7 +93,7 @@ class FleetMap {
     let best = null;
     for (let size = LARGEST_CELL; size >= 1 && (size >= NUMBERS_FROM || !best); size--) {
       const made = ROWS.map((rows) => this.shelve(size, rows, width)).filter((each) => this.suits(each, given));
-      for (const each of made) if (!best || each.shelves < best.shelves) best = each;
+      for (const each of made) if (!best || (each.shelves - best.shelves || best.covered - each.covered) < 0) best = each;
     }
     best ||= this.shelve(1, 1, width);
     this.groups.forEach((group, at) => Object.assign(group, best.blocks[at]));
@@ -124,8 +124,8 @@ class FleetMap {
       x += takes + GAP; tall = Math.max(tall, high); pixels += high; columns = Math.max(columns, wide);
       return block;
     });
-    const shelves = shelf + 1, cells = (row + tall) * size;
-    return { size, blocks, shelves, cells, pixels, columns, height: Math.ceil(cells + shelves * (TITLE + GAP) + MARGIN) };
+    const shelves = shelf + 1, cells = (row + tall) * size, height = Math.ceil(cells + shelves * (TITLE + GAP) + MARGIN);
+    return { size, blocks, shelves, cells, pixels, columns, height, covered: size * size / height };
   }
 
   fit() {
@@ -329,7 +329,7 @@ class FleetMap {
 
   tell(at) {
     const host = this.known.get(at);
-    if (host) this.say(`${host.name}, ${host.group}: ${host.percent === null ? "none of it" : `${host.percent} percent, ${host.text}`}`);
+    if (host) this.say(`${host.name}, ${host.group_name}: ${host.percent === null ? "none of it" : `${host.percent} percent, ${host.text}`}`);
   }
 
   open(at) { if (at >= 0) location.href = `${this.around.dataset.go}/${this.ids[at]}`; }

@@ -119,8 +119,8 @@ class Summary(Generic[ClassT]):
     """The room of some hosts: how many more fit at least and at most, equal where that is exact.
 
     `hosts` offer what is asked for, `taking` of them can take one. `ideal`: how many could be placed if
-    everything that is free were on one host. `place`: the cluster, or the aggregate (uuid) of roots.
-    docs/packing.md defines stranded amounts and fragmentation.
+    everything that is free were on one host. `place`: the cluster, or the aggregate (uuid) of roots, with its
+    `name` if it has one. docs/packing.md defines stranded amounts and fragmentation.
     """
 
     lower: int
@@ -130,6 +130,7 @@ class Summary(Generic[ClassT]):
     ideal: int
     classes: Mapping[ClassT, Offered]
     place: str = ""
+    name: str | None = None
 
     @property
     def runs_out_first(self) -> ClassT | None:
