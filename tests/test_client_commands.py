@@ -90,6 +90,12 @@ def test_lists_and_details_come_in_every_format(placement, arguments):
     header, *lines = csv.reader(io.StringIO(placement(*arguments, "-f", "csv").stdout))
     if isinstance(printed, list):
         assert (header, len(lines)) == (list(printed[0]), len(printed))
+        for line, row in zip(lines, printed, strict=True):
+            plain = {name: value for name, value in row.items() if not isinstance(value, dict | list)}
+            cells = dict(zip(header, line, strict=True))
+            assert {name: cells[name] for name in plain} == {
+                name: "" if value is None else str(value) for name, value in plain.items()
+            }, "numbers and times are those of the other formats"
         top = placement(*arguments, "-f", "table", "--wide").stdout.splitlines()[1]
         # Scores of which there are none are no column for people.
         assert all(f" {heading(name)} " in top for name in header if name != "Score")

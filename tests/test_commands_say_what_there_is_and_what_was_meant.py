@@ -104,7 +104,11 @@ def test_a_list_is_repeated_until_it_is_interrupted(placement, monkeypatch):
     [
         ("node list egde", "No cluster egde found; did you mean edge?"),
         ("node show edge edge-011", "No node edge-011 found in cluster edge; did you mean edge-01"),
-        ("pod show batch release-1 --namespace ci", "; did you mean release-0"),
+        ("pod show batch release-1 --namespace ci", "; did you mean ci/release-0"),
+        (
+            "pod show batch release-0",
+            "No pod default/release-0 found in cluster batch; did you mean ci/release-0?",
+        ),
         ("candidates resources=PCP:1", "No such resource class PCP; did you mean PCPU?"),
         ("candidates resources=PCPU:1 required=HW_CPU_X86_AVX22", "did you mean HW_CPU_X86_AVX2"),
         ("explain resouces=PCPU:1", "'resouces' is no parameter of this request; did you mean resources?"),

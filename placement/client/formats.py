@@ -34,19 +34,21 @@ class Csv(CSVLister):
 
     def emit_list(self, column_names: Sequence[str], data: Rows, stdout: TextIO, parsed_args: Any) -> None:
         """Write a header and the rows, one at a time: a list may be long."""
-        rows = (
-            [
-                "; ".join(str(cell).splitlines()) if isinstance(cell, FormattableColumn) else cell
-                for cell in row
-            ]
-            for row in data
-        )
+        rows = ([_in_one_line(cell) for cell in row] for row in data)
         super().emit_list(column_names, rows, stdout, parsed_args)
 
     def emit_one(
         self, column_names: Sequence[str], data: Sequence[Any], stdout: TextIO, parsed_args: Any
     ) -> None:
         self.emit_list(column_names, [data], stdout, parsed_args)
+
+
+def _in_one_line(cell: Any) -> Any:
+    """Return a number or a time as programs read it, and what has several parts as text."""
+    if not isinstance(cell, FormattableColumn):
+        return cell
+    value = cell.machine_readable()
+    return "; ".join(str(cell).splitlines()) if isinstance(value, Mapping | list | tuple) else value
 
 
 class Yaml(YAMLFormatter):
