@@ -247,6 +247,10 @@ def test_rows_of_one_class_stay_two_amounts(browser: Any, demonstration: Running
         page.locator(".builder-row [data-field=amount]").nth(1).fill("3")
         rows = "resources=MEMORY_MB:1024&resources_1=PCPU:2&resources_2=PCPU:3&group_policy=none"
         assert page.input_value("[name=query]") == rows
+        page.fill("[name=query]", "resources=PCPU:2")
+        page.check("[data-field=numa]")
+        page.click("text=Find")
+        page.wait_for_selector("#found:has-text('candidates')")
         assert complaints == []
 
 

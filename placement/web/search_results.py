@@ -246,6 +246,7 @@ class Mend(NamedTuple):
 
 
 _SPLIT_SUFFIX = "_several"
+_OF_GROUP = ("required", "member_of", "in_tree")
 
 
 def mend(
@@ -262,6 +263,8 @@ def mend(
     is_split = name in dict(pairs).get(f"split{group}", "").split(",")
     if stage["kind"] != ConditionKind.AMOUNT or group is None or is_split:
         return None
+    if not group and not _can_part(pairs, name):
+        return None
     best = max((miss.get("free") or 0 for miss in explanation["nearest"]), default=0)
     free = max((use[name][0] - use[name][1] for use in uses.values() if name in use), default=0)
     if free <= best:
@@ -271,6 +274,13 @@ def mend(
         f"all of a host together {units.amount(free, name)}."
     )
     return Mend(words, _text(_with_split(pairs, name, group)))
+
+
+def _can_part(pairs: Sequence[tuple[str, str]], name: str) -> bool:
+    """Return whether an amount can leave the group without a suffix, and no condition stays there alone."""
+    values = [value for key, value in pairs if key == "resources"]
+    is_alone = all(each.partition(":")[0] == name for value in values for each in value.split(","))
+    return not any(key.endswith(_SPLIT_SUFFIX) or (is_alone and key in _OF_GROUP) for key, _ in pairs)
 
 
 def _with_split(pairs: Sequence[tuple[str, str]], name: str, group: str) -> Iterator[tuple[str, str]]:

@@ -54,7 +54,7 @@ function write({ rows, numa, rest }) {
     if (row.several) parameters.push(`split_${at + 1}=${row.name}`);
     if (row.trait) parameters.push(`required_${at + 1}=${row.trait}`);
   });
-  if (apart.length > 1) parameters.push("group_policy=none");
+  if (apart.length + numa > 1) parameters.push("group_policy=none");
   if (numa && apart.length) {
     parameters.push(`required${NUMA_GROUP}=${NUMA_TRAIT}`, `same_subtree=${[NUMA_GROUP, ...apart.map((_, at) => `_${at + 1}`)]}`);
   }
