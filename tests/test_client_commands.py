@@ -295,7 +295,8 @@ def test_an_explanation_ends_at_the_condition_that_nobody_meets(placement):
         "",
         " 1  1 CUSTOM_PODS free: 18 of 18 providers, in 18 trees",
         " 2  64 PCPU free: 0 of 608 providers, in 0 trees",
-        "      A provider of PCPU has 2 free at most; split=PCPU takes it from several of a host.",
+        "      A provider of PCPU has 2 free at most; resources_several=PCPU:64 split_several=PCPU takes it "
+        "from several of a host.",
     ]
     assert told[6:] == [
         "      cloud/compute-01/core-0-[8-11] each lacks 62 PCPU: it has 2 free",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -167,12 +168,23 @@ def test_a_cluster_is_a_parameter_or_an_option(placement, command: str):
 
 def test_an_explanation_says_first_what_splitting_would_give(placement):
     told = placement("explain", "resources=PCPU:40", "--cluster", "edge").stdout
-    mend = told.index("split=PCPU takes it from several of a host.")
+    split = re.search(r"at most; (resources\S+) (split\S+) takes it from several of a host\.", told)
+    mend = told.index(split[0])
+    assert placement("explain", *split.groups(), "--cluster", "edge").stdout.startswith("Fits in ")
     assert "A provider of PCPU has 2 free at most;" in told
     assert "on one host 60 at most (edge/edge-0" in told
     assert mend < told.index("edge/edge-01/core-0-[7-11] each lacks 38 PCPU: it has 2 free")
     assert ", less than 400." in placement("explain", "resources=PCPU:400", "cluster=edge").stdout
-    assert "takes it from" not in placement("explain", "resources=PCPU:400", "split=PCPU").stdout
+    told = placement("explain", "resources_a=PCPU:400", "split_a=PCPU").stdout
+    assert told.startswith("Fits nowhere")
+    assert "takes it from" not in told
+    assert "; split_a=PCPU takes it from several" in placement("explain", "resources_a=PCPU:9").stdout
+
+
+@pytest.mark.parametrize("name", [name for name, entry in COMMANDS.items() if entry.section == "Ask"])
+def test_the_example_of_a_question_is_understood(placement, name: str):
+    asked = placement(*name.split(), *shlex.split(COMMANDS[name].example))
+    assert "placement:" not in asked.stderr
 
 
 def test_nodes_where_a_pod_misses_something_are_its_second_choice(rows):
