@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import random
 import re
 import struct
@@ -341,6 +342,12 @@ def test_what_was_typed_is_still_there_beside_what_is_wrong(
     answer = admin.get(f"/ui/{path}", query_string=fields)
     assert answer.status_code in (400, 404)
     assert '<div class="problem" role="alert">' in answer.text
+    given = [admin.get(f"/ui/{path}", query_string={**fields, "format": form}) for form in ("json", "csv")]
+    assert {each.status_code for each in given} == {answer.status_code}
+    assert list(csv.reader(given[1].text.splitlines())) == [
+        ["problem"],
+        *([text] for text in given[0].json["problems"]),
+    ]
     shown = unescape(answer.text)
     for name, value in fields.items():
         assert f'name="{name}"' in shown

@@ -108,7 +108,7 @@ def shown_answer(
     return shown(
         template,
         {"problems": [each.message for each in mistakes]} if found is None else document,
-        table,
+        (lambda: (("problem",), [(each.message,) for each in mistakes])) if mistakes else table,
         mistakes[0].status if mistakes else 200,
         kind=chosen_kind(),
         given=given,
