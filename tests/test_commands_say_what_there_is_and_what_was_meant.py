@@ -18,6 +18,7 @@ from placement.client.cli import Placement
 from placement.client.completion import parsers
 from placement.server.demonstration import examples
 from tests.commands import refusal, run
+from tests.service import Service
 from tests.test_commands_fit_people_and_programs import on_terminal
 
 POD = examples() / "pod.yaml"
@@ -95,6 +96,16 @@ def test_a_list_is_repeated_until_it_is_interrupted(placement, monkeypatch):
     watched = placement("node", "list", "edge", EVERY_SECOND)
     assert watched.returncode == 130
     assert (watched.stdout.count("Memory free"), seen) == (2, [1, 1])
+
+
+def test_no_name_commands_the_terminal(placement, examples_url):
+    name = "\033]0;title\007\033[2Jhost\u009b2J"
+    made = Service(examples_url).must("POST", "/resource_providers", {"name": name})
+    for command in ("host list --wide", f"tree {made['uuid']}"):
+        shown = placement(*command.split()).stdout
+        assert "]0;title\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}[2Jhost" in shown
+        assert not set(shown) & set("\033\007\u009b")
+    Service(examples_url).must("DELETE", f"/resource_providers/{made['uuid']}")
 
 
 # What was meant.
