@@ -466,6 +466,12 @@ def test_links_and_lists_of_a_bound_token_are_about_its_clusters(visitor: FlaskC
     assert "in edge" in visitor.get("/ui/figures").text
 
 
+def test_a_host_with_a_comma_in_its_name_is_one_host(admin: FlaskClient, api: Client):
+    host = api.provider("left, right", VCPU=1)
+    (link,) = re.findall(r'href="(/ui/moves[?]goal=empty[^"]*)"', admin.get(f"/ui/hosts/{host}").text)
+    assert admin.get(unescape(link)).status_code == 200
+
+
 def test_a_search_says_of_parts_that_there_are_more(
     admin: FlaskClient, api: Client, monkeypatch: pytest.MonkeyPatch
 ):
