@@ -21,6 +21,8 @@ _SEEN = re.compile(r".* (?P<package>\S+) \(from -r (?P<pin>\S+ \(line \d+\))\)")
 _UNREACHABLE = "after connection broken by"
 _PUBLIC = "https://pypi.org/simple"
 _SHOWN_LINES = 15
+# Users and passwords in addresses are not printed.
+_USER = re.compile(r"//[^/]*@")
 
 
 def main(files: list[str]) -> int:
@@ -44,7 +46,7 @@ def main(files: list[str]) -> int:
     if not pip.returncode:
         print(f"Installed the packages of {', '.join(files)}.", flush=True)
     elif any(_UNREACHABLE in line for line in lines):
-        index = os.environ.get("PIP_INDEX_URL", _PUBLIC)
+        index = _USER.sub("//", os.environ.get("PIP_INDEX_URL", _PUBLIC))
         sys.exit(f"{index} cannot be reached: without a network, set PIP_INDEX_URL to a mirror of it.")
     else:
         sys.stderr.write("".join(lines[-_SHOWN_LINES:]))

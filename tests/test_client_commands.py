@@ -90,6 +90,12 @@ def test_lists_and_details_come_in_every_format(placement, arguments):
     header, *lines = csv.reader(io.StringIO(placement(*arguments, "-f", "csv").stdout))
     if isinstance(printed, list):
         assert (header, len(lines)) == (list(printed[0]), len(printed))
+        for line, row in zip(lines, printed, strict=True):
+            plain = {name: value for name, value in row.items() if not isinstance(value, dict | list)}
+            cells = dict(zip(header, line, strict=True))
+            assert {name: cells[name] for name in plain} == {
+                name: "" if value is None else str(value) for name, value in plain.items()
+            }, "numbers and times are those of the other formats"
         top = placement(*arguments, "-f", "table", "--wide").stdout.splitlines()[1]
         # Scores of which there are none are no column for people.
         assert all(f" {heading(name)} " in top for name in header if name != "Score")
@@ -289,7 +295,8 @@ def test_an_explanation_ends_at_the_condition_that_nobody_meets(placement):
         "",
         " 1  1 CUSTOM_PODS free: 18 of 18 providers, in 18 trees",
         " 2  64 PCPU free: 0 of 608 providers, in 0 trees",
-        "      A provider of PCPU has 2 free at most; split=PCPU takes it from several of a host.",
+        "      A provider of PCPU has 2 free at most; resources_several=PCPU:64 split_several=PCPU takes it "
+        "from several of a host.",
     ]
     assert told[6:] == [
         "      cloud/compute-01/core-0-[8-11] each lacks 62 PCPU: it has 2 free",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from placement.client.cli import Placement
 from placement.client.completion import parsers
 from placement.server.demonstration import examples
 from tests.commands import refusal, run
+from tests.service import Service
 from tests.test_commands_fit_people_and_programs import on_terminal
 
 POD = examples() / "pod.yaml"
@@ -96,6 +98,16 @@ def test_a_list_is_repeated_until_it_is_interrupted(placement, monkeypatch):
     assert (watched.stdout.count("Memory free"), seen) == (2, [1, 1])
 
 
+def test_no_name_commands_the_terminal(placement, examples_url):
+    name = "\033]0;title\007\033[2Jhost\u009b2J"
+    made = Service(examples_url).must("POST", "/resource_providers", {"name": name})
+    for command in ("host list --wide", f"tree {made['uuid']}"):
+        shown = placement(*command.split()).stdout
+        assert "]0;title\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}[2Jhost" in shown
+        assert not set(shown) & set("\033\007\u009b")
+    Service(examples_url).must("DELETE", f"/resource_providers/{made['uuid']}")
+
+
 # What was meant.
 
 
@@ -104,7 +116,11 @@ def test_a_list_is_repeated_until_it_is_interrupted(placement, monkeypatch):
     [
         ("node list egde", "No cluster egde found; did you mean edge?"),
         ("node show edge edge-011", "No node edge-011 found in cluster edge; did you mean edge-01"),
-        ("pod show batch release-1 --namespace ci", "; did you mean release-0"),
+        ("pod show batch release-1 --namespace ci", "; did you mean ci/release-0"),
+        (
+            "pod show batch release-0",
+            "No pod default/release-0 found in cluster batch; did you mean ci/release-0?",
+        ),
         ("candidates resources=PCP:1", "No such resource class PCP; did you mean PCPU?"),
         ("candidates resources=PCPU:1 required=HW_CPU_X86_AVX22", "did you mean HW_CPU_X86_AVX2"),
         ("explain resouces=PCPU:1", "'resouces' is no parameter of this request; did you mean resources?"),
@@ -163,12 +179,23 @@ def test_a_cluster_is_a_parameter_or_an_option(placement, command: str):
 
 def test_an_explanation_says_first_what_splitting_would_give(placement):
     told = placement("explain", "resources=PCPU:40", "--cluster", "edge").stdout
-    mend = told.index("split=PCPU takes it from several of a host.")
+    split = re.search(r"at most; (resources\S+) (split\S+) takes it from several of a host\.", told)
+    mend = told.index(split[0])
+    assert placement("explain", *split.groups(), "--cluster", "edge").stdout.startswith("Fits in ")
     assert "A provider of PCPU has 2 free at most;" in told
     assert "on one host 60 at most (edge/edge-0" in told
     assert mend < told.index("edge/edge-01/core-0-[7-11] each lacks 38 PCPU: it has 2 free")
     assert ", less than 400." in placement("explain", "resources=PCPU:400", "cluster=edge").stdout
-    assert "takes it from" not in placement("explain", "resources=PCPU:400", "split=PCPU").stdout
+    told = placement("explain", "resources_a=PCPU:400", "split_a=PCPU").stdout
+    assert told.startswith("Fits nowhere")
+    assert "takes it from" not in told
+    assert "; split_a=PCPU takes it from several" in placement("explain", "resources_a=PCPU:9").stdout
+
+
+@pytest.mark.parametrize("name", [name for name, entry in COMMANDS.items() if entry.section == "Ask"])
+def test_the_example_of_a_question_is_understood(placement, name: str):
+    asked = placement(*name.split(), *shlex.split(COMMANDS[name].example))
+    assert "placement:" not in asked.stderr
 
 
 def test_nodes_where_a_pod_misses_something_are_its_second_choice(rows):

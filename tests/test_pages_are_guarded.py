@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import random
 import re
 import struct
+import tracemalloc
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +20,7 @@ from prometheus_client import REGISTRY
 from werkzeug.formparser import FormDataParser
 from werkzeug.test import TestResponse
 
-from placement.web import session
+from placement.web import search, session
 from placement.web.session import COOKIE
 from tests.client import Client
 from tests.conftest import application_on, compatible
@@ -293,6 +295,7 @@ def test_bad_input_is_a_page_that_says_what_to_do(admin: FlaskClient):
         ("/ui/why?kind=query&query=resources", 400, "resources"),
         ("/ui/why?kind=query&query=resources%3DVCPU:1&limit=9999", 400, "limit"),
         ("/ui/why?kind=query&query=resources%3DVCPU:1&limit=0000002009999999", 400, "limit"),
+        ("/ui/why?kind=query&query=resources%3DVCPU:1%26limit%3D201", 400, "limit: must be 1 to 200"),
         ("/ui/consumers?user_id=%00", 400, "NUL"),
         ("/ui/why?kind=flavor&vcpus=many", 400, "vcpus"),
         ("/ui/why?kind=flavor&vcpus=1&specs=hw:cpu_policy", 400, "KEY=VALUE"),
@@ -339,6 +342,12 @@ def test_what_was_typed_is_still_there_beside_what_is_wrong(
     answer = admin.get(f"/ui/{path}", query_string=fields)
     assert answer.status_code in (400, 404)
     assert '<div class="problem" role="alert">' in answer.text
+    given = [admin.get(f"/ui/{path}", query_string={**fields, "format": form}) for form in ("json", "csv")]
+    assert {each.status_code for each in given} == {answer.status_code}
+    assert list(csv.reader(given[1].text.splitlines())) == [
+        ["problem"],
+        *([text] for text in given[0].json["problems"]),
+    ]
     shown = unescape(answer.text)
     for name, value in fields.items():
         assert f'name="{name}"' in shown
@@ -378,6 +387,7 @@ def test_claims_refuse_what_no_page_sends(admin: FlaskClient):
         ({"consumer_uuid": "x"}, "consumer_uuid"),
         ({"project_id": ""}, "project_id"),
         ({"consumer_type": "instance"}, "consumer_type"),
+        ({"consumer_type": "ZÜGE"}, "consumer_type"),
         ({"allocations": "{"}, "allocations"),
         ({"allocations": '{"x": 1}'}, "allocations"),
         ({"allocations": orjson.dumps({provider: {"VCPU": -1}}).decode()}, "allocations"),
@@ -426,6 +436,64 @@ def test_the_map_tells_each_host_once_in_few_bytes(admin: FlaskClient, api: Clie
     assert [host["name"] for host in asked["hosts"]] == ["map-0", "map-1", "map-2"]
     assert asked["hosts"][1]["text"] == "2 of 8 CPU"
     assert admin.get(f"/ui/map/host/{ids[2]}").location == f"/ui/hosts/{uuids[2]}"
+
+
+def test_links_and_lists_of_a_bound_token_are_about_its_clusters(visitor: FlaskClient, api: Client):
+    for cluster in ("edge", "other"):
+        manifests = node_manifests("full")
+        assert api.put(f"/ext/v1/clusters/{cluster}/nodes/full", manifests).status_code == 201
+        root = api.get(f"/ext/v1/clusters/{cluster}/nodes/full").json["tree"]["uuid"]
+        assert api.claim({root: {"CUSTOM_PODS": 2}}).status_code == 204
+        manifests["node"]["status"]["allocatable"]["pods"] = "1"
+        assert api.put(f"/ext/v1/clusters/{cluster}/nodes/full", manifests).status_code == 200
+    sign_in(visitor, BOUND)
+    figures = visitor.get("/ui/?format=json").json["figures"]
+    assert (figures["hosts"], figures["overfull"]) == (1, 1)
+    (overfull,) = visitor.get("/ui/refusals?format=json").json["overfull"]
+    assert overfull["name"] == "edge/full"
+    overview = visitor.get("/ui/").text
+    links = {unescape(link) for link in re.findall(r'href="(/ui/[^"]*)"', overview)}
+    assert {"/ui/hosts?cluster=edge", "/ui/map?by=use&class=MEMORY_MB&cluster=edge"} <= links
+    for link in links:
+        assert visitor.get(link).status_code == 200, link
+    for page in ("map", "hosts", "consumers", "why", "room", "moves"):
+        form = (
+            visitor.get(f"/ui/{page}?cluster=edge")
+            .text.partition('name="cluster"')[2]
+            .partition("</select>")[0]
+        )
+        assert re.findall(r"<option[^>]*>([^<]*)<", form) == ["edge"], page
+    assert "in edge" in visitor.get("/ui/figures").text
+
+
+def test_a_host_with_a_comma_in_its_name_is_one_host(admin: FlaskClient, api: Client):
+    host = api.provider("left, right", VCPU=1)
+    (link,) = re.findall(r'href="(/ui/moves[?]goal=empty[^"]*)"', admin.get(f"/ui/hosts/{host}").text)
+    assert admin.get(unescape(link)).status_code == 200
+
+
+def test_a_search_says_of_parts_that_there_are_more(
+    admin: FlaskClient, api: Client, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(search, "_MOST", 2)
+    host = api.provider("machine")
+    for number in range(3):
+        api.provider(f"wanted-{number}", host)
+    assert "1 or more" in admin.get("/ui/search?q=wanted").text
+
+
+def test_a_claim_is_drawn_for_what_is_there_however_much_it_names(admin: FlaskClient, api: Client):
+    host = api.provider("devices", SRIOV_NET_VF=4)
+    core = api.provider("devices/core", host, PCPU=2)
+    claim = {host: {"SRIOV_NET_VF": 10**6}, core: {"PCPU": 10**6}}
+    tracemalloc.start()
+    try:
+        drawn = admin.get(f"/ui/hosts/{host}/drawing", query_string={"claim": orjson.dumps(claim)})
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert drawn.text.count('data-owner="this claim"') >= 6
+    assert most < 4 * 2**20, "no list has an entry for each of a million"
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "explain": ("client.commands.candidates:ExplainRequest", "resources=PCPU:400 --cluster edge"),
         "capacity": (
             "client.commands.capacity:ShowCapacity",
-            "resources=PCPU:4,MEMORY_MB:16384 split=PCPU --by host",
+            "resources=MEMORY_MB:16384 resources_cpus=PCPU:4 split_cpus=PCPU --by host",
         ),
         "tree": ("client.commands.node:ShowTree", "cloud/compute-01"),
         "host list": ("client.commands.host:ListHosts", "--cluster cloud"),

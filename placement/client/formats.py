@@ -23,6 +23,8 @@ from prettytable import PrettyTable
 Rows = Iterable[Sequence[Any]]
 
 _ESCAPE = "\033"
+# All but the line end, the tab, and the beginning of our colours.
+_CONTROL = re.compile(r"\033(?!\[(?:0|3[1-3])m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
 _NUMBER = re.compile(r"(-?\d+(\.\d+)?(%| GiB| GB)?)?")
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 _BETWEEN = 3
@@ -34,19 +36,21 @@ class Csv(CSVLister):
 
     def emit_list(self, column_names: Sequence[str], data: Rows, stdout: TextIO, parsed_args: Any) -> None:
         """Write a header and the rows, one at a time: a list may be long."""
-        rows = (
-            [
-                "; ".join(str(cell).splitlines()) if isinstance(cell, FormattableColumn) else cell
-                for cell in row
-            ]
-            for row in data
-        )
+        rows = ([_in_one_line(cell) for cell in row] for row in data)
         super().emit_list(column_names, rows, stdout, parsed_args)
 
     def emit_one(
         self, column_names: Sequence[str], data: Sequence[Any], stdout: TextIO, parsed_args: Any
     ) -> None:
         self.emit_list(column_names, [data], stdout, parsed_args)
+
+
+def _in_one_line(cell: Any) -> Any:
+    """Return a number or a time as programs read it, and what has several parts as text."""
+    if not isinstance(cell, FormattableColumn):
+        return cell
+    value = cell.machine_readable()
+    return "; ".join(str(cell).splitlines()) if isinstance(value, Mapping | list | tuple) else value
 
 
 class Yaml(YAMLFormatter):
@@ -158,7 +162,12 @@ def _longest_word(names: Sequence[str], cells: Sequence[Sequence[list[str]]], at
 def _lines(cell: Any) -> list[str]:
     """Return the lines of a cell as people read it; a missing value is an empty line."""
     text = cell.human_readable() if isinstance(cell, FormattableColumn) else cell
-    return [""] if text is None else str(text).splitlines() or [""]
+    return [""] if text is None else _harmless(str(text)).splitlines() or [""]
+
+
+def _harmless(text: str) -> str:
+    """Return a text that only colours a terminal; names of providers may have any character."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 class Text(ValueFormatter):
@@ -166,7 +175,7 @@ class Text(ValueFormatter):
 
     def emit_list(self, column_names: Sequence[str], data: Rows, stdout: TextIO, parsed_args: Any) -> None:
         room = _room(parsed_args, stdout)
-        for (line,) in data:
+        for line in (_harmless(line) for (line,) in data):
             written = [line]
             # Coloured lines are drawings, which cannot be read in pieces.
             if room is not None and len(line) > room and _ESCAPE not in line:

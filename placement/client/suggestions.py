@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,31 +16,37 @@ PARAMETERS = (
 )
 """The parameters of our own search; the first six may have the suffix of a group behind them."""
 
-_CLOSE = 0.65
+_CLOSE, _MOST = 0.65, 3
 _CLUSTER = "/ext/v1/clusters"
-# What an error calls unknown, where the known names are, and the list and member that have them. Groups of
-# the expression after the first one go into the path.
-_UNKNOWN: tuple[tuple[re.Pattern[str], str, str, str], ...] = (
-    (re.compile(r"No cluster (\S+) found"), _CLUSTER, "clusters", "name"),
-    (re.compile(r"No node (\S+) found in cluster (\S+)"), f"{_CLUSTER}/{{}}/nodes", "nodes", "name"),
-    (re.compile(r"No pod [^/]+/(\S+) found in cluster (\S+)"), f"{_CLUSTER}/{{}}/pods", "pods", "name"),
+_NAME = ("name",)
+# What an error calls unknown, where the known names are, and the list and members that have them, without
+# members of a list of names. Groups of the expression after the first one go into the path.
+_UNKNOWN: tuple[tuple[re.Pattern[str], str, str, tuple[str, ...]], ...] = (
+    (re.compile(r"No cluster (\S+) found"), _CLUSTER, "clusters", _NAME),
+    (re.compile(r"No node (\S+) found in cluster (\S+)"), f"{_CLUSTER}/{{}}/nodes", "nodes", _NAME),
+    (
+        re.compile(r"No pod [^/]+/(\S+) found in cluster (\S+)"),
+        f"{_CLUSTER}/{{}}/pods",
+        "pods",
+        ("namespace", "name"),
+    ),
     (
         re.compile(r"No reservation (\S+) found in cluster (\S+)"),
         f"{_CLUSTER}/{{}}/reservations",
         "reservations",
-        "name",
+        _NAME,
     ),
-    (re.compile(r"No such resource class (\S+?)\."), "/resource_classes", "resource_classes", "name"),
-    (re.compile(r"No such trait\(s\): ([^,]+?)[,.]"), "/traits", "traits", ""),
-    (re.compile(r"there is no host '([^']+)'"), "/ext/v1/hosts", "hosts", "name"),
-    (re.compile(r"^(\S+): no such resource provider"), "/ext/v1/hosts", "hosts", "name"),
+    (re.compile(r"No such resource class (\S+?)\."), "/resource_classes", "resource_classes", _NAME),
+    (re.compile(r"No such trait\(s\): ([^,]+?)[,.]"), "/traits", "traits", ()),
+    (re.compile(r"there is no host '([^']+)'"), "/ext/v1/hosts", "hosts", _NAME),
+    (re.compile(r"^(\S+): no such resource provider"), "/ext/v1/hosts", "hosts", _NAME),
 )
 _PARAMETER = re.compile(r"('(\w+)' is no parameter of this request)(?:; there are ([^;\n]+))?")
 
 
 def near(word: str, known: Iterable[str]) -> list[str]:
     """Return the known words, at most three, that are written almost like this one, the closest first."""
-    return difflib.get_close_matches(word, known, n=3, cutoff=_CLOSE)
+    return difflib.get_close_matches(word, known, n=_MOST, cutoff=_CLOSE)
 
 
 def improved(error: str, connect: Callable[[], Client]) -> str:
@@ -54,23 +60,29 @@ def improved(error: str, connect: Callable[[], Client]) -> str:
         known = listed.split(", ") if listed else PARAMETERS
         mended = f"{text}; {_meant(near(word, known)) or 'there are ' + ', '.join(known)}"
         return error[: unknown.start()] + mended + error[unknown.end() :]
-    for pattern, path, listed, member in _UNKNOWN:
+    for pattern, path, listed, members in _UNKNOWN:
         if unknown := pattern.search(error):
             word, *parts = unknown.groups()
-            meant = _meant(near(word, _names(connect(), path.format(*parts), listed, member)))
+            names = _names(connect(), path.format(*parts), listed, members)
+            meant = _meant([full for name in near(word, names) for full in names[name]][:_MOST])
             return f"{error.rstrip('.')}; {meant}" if meant else error
     return error
 
 
-def _names(client: Client, path: str, listed: str, member: str) -> list[str]:
+def _names(client: Client, path: str, listed: str, members: Sequence[str]) -> dict[str, list[str]]:
+    """Return what is listed by name; the names of pods are full ones, with the namespace."""
     from placement.client.client import ServiceError
 
     try:
         entries: list[Any] = client.get(path)[listed]
     except ServiceError:
         # Another service has no such path, and not every caller may list.
-        return []
-    return [entry[member] if member else entry for entry in entries]
+        return {}
+    known: dict[str, list[str]] = {}
+    for entry in entries:
+        parts = [entry[member] for member in members] or [entry]
+        known.setdefault(parts[-1], []).append("/".join(parts))
+    return known
 
 
 def _meant(names: list[str]) -> str:

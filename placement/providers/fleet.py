@@ -32,8 +32,8 @@ class FleetFigure(StrEnum):
 class HostGroup(NamedTuple):
     """Hosts that are counted together: a cluster, the members of an aggregate, or hosts in neither.
 
-    `name` is a cluster or the uuid of an aggregate, `shown` the name that people know it by, and `aggregate` the
-    uuid of the aggregate of either.
+    `name` is a cluster or the uuid of an aggregate, `shown` the name that people know it by, and `aggregate`
+    the uuid of the aggregate of either.
     """
 
     name: str

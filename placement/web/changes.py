@@ -147,7 +147,7 @@ def refused_now(look: FleetSnapshot | None = None) -> dict[str, Any]:
     """Return the overfull inventories that the caller may see, and how often claims were refused so far."""
     overfull: list[Overfull] = []
     count = 0
-    if caller_clusters() is None and may("resource_providers:list"):
+    if all(may("resource_providers:list", each) for each in caller_clusters() or (None,)):
         overfull, count = (look or use_cases().hosts.look()).overfull(_MOST_OVERFULL)
     refused = [
         {

@@ -125,6 +125,7 @@ def _table() -> Response:
         map=given,
         look=look,
         rows=_rows(hosts),
+        clusters=[each.name for each in clusters()],
         following=same_page(page=number + 1) if start + _PAGE < count else None,
         before=same_page(page=number - 1) if start else None,
         page=number,
@@ -310,6 +311,7 @@ def _counted() -> Response:
         "figures.html",
         document,
         table,
+        cluster=only,
         room=common_room(only, dedicated=dedicated),
         common=_words_for_common(dedicated=dedicated),
     )

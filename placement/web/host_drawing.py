@@ -5,9 +5,10 @@ provider -> Box (bars of its inventories, boxes below it, cores in it) -> Core -
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from markupsafe import Markup
@@ -293,7 +294,7 @@ class _Artist:
         if not 0 < capacity <= _MOST_PIECES or units.unit_of(name).name not in _DEVICES:
             return None
         held = self._held.get((member.uuid, name), ())
-        owners = [owner for owner, amount in held for _ in range(amount)][:capacity]
+        owners = list(islice(_one_by_one(held), capacity))
         pieces = [_thread_of(owner) for owner in owners] + [_idle(None, FREE)] * (capacity - len(owners))
         return Markup("".join([piece.html for piece in pieces]))
 
@@ -312,13 +313,9 @@ class _Artist:
     def _stored_core(self, member: TreeMember) -> Core:
         """Return a core known only by its inventory: as many threads as it has, with their owners."""
         (record,) = self._host.records[member.id].values()
-        owners = [
-            owner
-            for owner, amount in self._held.get((member.uuid, record.class_name), ())
-            for _ in range(amount)
-        ]
+        held = self._held.get((member.uuid, record.class_name), ())
         capacity, total = max(record.inventory.capacity, 0), record.inventory.total
-        threads = [_thread_of(owner) for owner in owners[:capacity]]
+        threads = [_thread_of(owner) for owner in islice(_one_by_one(held), capacity)]
         threads += [_idle(None, FREE)] * (capacity - len(threads))
         threads += [_idle(None, "gone")] * min(max(total - capacity, 0), _MOST_THREADS)
         return Core(self._short(member), threads, member.uuid, member.uuid in self._lacks)
@@ -340,13 +337,12 @@ class _Artist:
                 around.boxes.append(box)
             uuid = self._core_uuids.get(f"{self._host.root.name}/core-{socket}-{core}")
             # Consumers that are no pods hold so many threads of a core, whichever these are.
-            others = [
-                owner
+            others = _one_by_one(
+                (owner, amount)
                 for name in _CPU_CLASSES
                 for owner, amount in self._held.get((uuid or "", name), ())
                 if owner.pod is None
-                for _ in range(amount)
-            ]
+            )
             threads = [self._known_thread(cpu, others, cpu.cpu.cpu in pooled) for cpu in cpus]
             box.cores.append(Core(f"core {core}", threads, uuid, uuid in self._lacks))
         inside = [id(box) for socket_box in sockets.values() for box in socket_box.boxes]
@@ -359,10 +355,11 @@ class _Artist:
             if consumer in self._owners:
                 self._owners[consumer].cpus = format_cpu_list(held)
 
-    def _known_thread(self, cpu: CpuView, others: list[DrawnOwner], pooled: bool) -> Thread:
+    def _known_thread(self, cpu: CpuView, others: Iterator[DrawnOwner], pooled: bool) -> Thread:
         number = cpu.cpu.cpu
         if cpu.owner == "others":
-            return _thread_of(others.pop(0), number, pooled) if others else _idle(number, "others", pooled)
+            holder = next(others, None)
+            return _idle(number, "others", pooled) if holder is None else _thread_of(holder, number, pooled)
         if cpu.consumer is None:
             return _idle(number, cpu.owner, pooled)
         owner = self._owners.get(cpu.consumer)
@@ -373,6 +370,11 @@ class _Artist:
             owner = self._new_owner(cpu.consumer, title or cpu.consumer)
             owner.kind = cpu.owner
         return _thread_of(owner, number, pooled, cpu.owner)
+
+
+def _one_by_one(held: Iterable[tuple[DrawnOwner, int]]) -> Iterator[DrawnOwner]:
+    """Yield each owner as often as it holds one; amounts may be far above what is drawn."""
+    return (owner for owner, amount in held for _ in range(amount))
 
 
 def _thread_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -24,7 +25,7 @@ from placement.flavors.nova.flavor import FlavorRefused
 from placement.flavors.nova.translation import translation_document
 from placement.http import operations
 from placement.http.context import use_cases
-from placement.http.schemas import dump
+from placement.http.schemas import NAME, dump
 from placement.pods.reading import PodDocument
 from placement.pods.schemas import PodTranslationSchema, PreviewSchema
 from placement.pods.views import NamedPlace
@@ -109,7 +110,7 @@ def shown_answer(
     return shown(
         template,
         {"problems": [each.message for each in mistakes]} if found is None else document,
-        table,
+        (lambda: (("problem",), [(each.message,) for each in mistakes])) if mistakes else table,
         mistakes[0].status if mistakes else 200,
         kind=chosen_kind(),
         given=given,
@@ -220,11 +221,12 @@ def typed_query(given: Mapping[str, str]) -> operations.Parameters:
 
 def _query(given: Mapping[str, str]) -> SearchFound:
     pairs = typed_query(given)
-    named = {name for name, _ in pairs}
+    named = dict(reversed(pairs))
+    limit = _limit({"limit": named.get("limit") or given.get("limit", "")})
     for name, value in (
         ("cluster", given.get("cluster")),
         ("order_by", given.get("order_by")),
-        ("limit", str(_limit(given))),
+        ("limit", str(limit)),
     ):
         if value and name not in named:
             pairs.append((name, value))
@@ -363,6 +365,7 @@ def _table(document: Mapping[str, Any]) -> Table:
 
 _CLAIMANT = ("consumer_uuid", "project_id", "user_id", "consumer_type")
 _LONGEST_NAME = 255
+_TYPE = re.compile(NAME)
 
 
 @page("/claims", "POST")
@@ -380,7 +383,7 @@ def _claim() -> Response:
     if consumer is None:
         raise BadRequest(f"consumer_uuid: {claimant['consumer_uuid']!r} is no uuid")
     kind = claimant["consumer_type"]
-    if not kind.replace("_", "").isalnum() or kind != kind.upper():
+    if not _TYPE.fullmatch(kind):
         raise BadRequest("consumer_type: must be of A-Z, 0-9 and _")
     claim = ConsumerClaim(
         consumer_uuid=consumer,

@@ -14,6 +14,8 @@ _COLUMNS = ("kind", "name", "uuid", "beside")
 _MOST, _MOST_SHOWN = 50, 5
 _LONGEST = 200
 _HOST, _PROVIDER, _POD, _CONSUMER = "host", "provider", "pod", "consumer"
+# With a host come its parts, which are read together with it.
+_PARTS = {_HOST: _PROVIDER}
 _HEADINGS = {_HOST: "Hosts", _POD: "Pods", _CONSUMER: "Consumers"}
 
 
@@ -100,7 +102,7 @@ def _groups(hits: Sequence[Hit]) -> list[FoundGroup]:
     groups = []
     for kind, heading in _HEADINGS.items():
         listed = list(items[kind].values())
-        is_cut = sum(each.kind == kind for each in hits) >= _MOST
+        is_cut = sum(each.kind in (kind, _PARTS.get(kind)) for each in hits) >= _MOST
         if listed:
             groups.append(FoundGroup(heading, listed[:_MOST_SHOWN], listed[_MOST_SHOWN:], is_cut))
     return groups

@@ -131,6 +131,7 @@ _LEADS = ("trees that can give ", "trees ", "roots with ", "roots in ", "roots "
 def funnel(explanation: Mapping[str, Any]) -> list[FunnelStep]:
     """Return the stages up to the first that no host passed; without joint ones that took nothing away.
 
+    A search that ended at its limit says nothing about hosts that it did not come to, so its end is left out.
     All hosts are the trees, or nodes, that came to the first stage that counts these.
     """
     stages = explanation["stages"]
@@ -140,7 +141,8 @@ def funnel(explanation: Mapping[str, Any]) -> list[FunnelStep]:
     for at, stage in enumerate(stages):
         is_empty = at == explanation["first_empty"]
         is_joint = stage["kind"] in (ConditionKind.GROUPS, ConditionKind.COMBINATION) or _clusters_of(stage)
-        if is_empty or not (is_joint and steps and steps[-1].hosts == stage["trees"]):
+        is_cut = stage["kind"] == ConditionKind.COMBINATION and not explanation["complete"]
+        if is_empty or not (is_cut or (is_joint and steps and steps[-1].hosts == stage["trees"])):
             steps.append(FunnelStep(*_words(stage), stage["trees"], every, is_empty))
         if is_empty:
             break
@@ -253,6 +255,7 @@ class Mend(NamedTuple):
 
 
 _SPLIT_SUFFIX = "_several"
+_OF_GROUP = ("required", "member_of", "in_tree")
 
 
 def mend(
@@ -269,6 +272,8 @@ def mend(
     is_split = name in dict(pairs).get(f"split{group}", "").split(",")
     if stage["kind"] != ConditionKind.AMOUNT or group is None or is_split:
         return None
+    if not group and not _can_part(pairs, name):
+        return None
     best = max((miss.get("free") or 0 for miss in explanation["nearest"]), default=0)
     free = max((use[name][0] - use[name][1] for use in uses.values() if name in use), default=0)
     if free <= best:
@@ -278,6 +283,13 @@ def mend(
         f"all of a host together {units.amount(free, name)}."
     )
     return Mend(words, _text(_with_split(pairs, name, group)))
+
+
+def _can_part(pairs: Sequence[tuple[str, str]], name: str) -> bool:
+    """Return whether an amount can leave the group without a suffix, and no condition stays there alone."""
+    values = [value for key, value in pairs if key == "resources"]
+    is_alone = all(each.partition(":")[0] == name for value in values for each in value.split(","))
+    return not any(key.endswith(_SPLIT_SUFFIX) or (is_alone and key in _OF_GROUP) for key, _ in pairs)
 
 
 def _with_split(pairs: Sequence[tuple[str, str]], name: str, group: str) -> Iterator[tuple[str, str]]:

@@ -153,7 +153,13 @@ def _mend(client: Client, query: Pairs, explanation: Explanation) -> Iterator[st
     best = max(free, key=lambda host: free[host], default=None)
     if best is None or free[best] <= most:
         return
-    yield f"A provider of {name} has {most} free at most; {split}={name} takes it from several of a host."
+    # Without a suffix a group cannot split amounts.
+    way = (
+        f"{split}={name}"
+        if stage["group"]
+        else f"resources_several={name}:{stage['wanted']} split_several={name}"
+    )
+    yield f"A provider of {name} has {most} free at most; {way} takes it from several of a host."
     where, total = given.get("cluster", "all hosts"), room["total"]["classes"][name]["free"]
     short = "" if free[best] >= stage["wanted"] else f", less than {stage['wanted']}"
     yield f"In {where} {total} are free, on one host {free[best]} at most ({best}){short}."

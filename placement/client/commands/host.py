@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from placement.client.display import IN_CLUSTER, Listing, limit
+from placement.client.display import Listing, argument, limit
 from placement.client.formats import TextCell
 
 HOSTS = "/ext/v1/hosts"
@@ -69,7 +69,10 @@ def gibibytes(mebibytes: float) -> TextCell:
 class ListHosts(Listing):
     """List hosts, of OpenStack and of Kubernetes, with what is used of them and what they have left."""
 
-    arguments = (IN_CLUSTER, limit(f"N hosts at most (else {_SHOWN} for people)"))
+    arguments = (
+        argument("--cluster", help="in this cluster only"),
+        limit(f"N hosts at most (else {_SHOWN} for people)"),
+    )
     left_out_first = ("uuid", "disk_free", "cluster")
     only_wide = ("uuid",)
     nothing = "hosts"

@@ -56,7 +56,7 @@ class FleetMap {
 
   async load() {
     try {
-      const answer = await fetch(this.around.dataset.data);
+      const answer = await fetch(this.around.dataset.data, BY_SCRIPT);
       if (answer.status === 401) return this.say("The session has ended: reload the page to sign in again.");
       if (!answer.ok) return this.say(`The hosts cannot be shown: the service answers ${answer.status}.`);
       this.take(await answer.arrayBuffer());
@@ -307,7 +307,7 @@ class FleetMap {
     const ids = [], places = [];
     for (let near = Math.max(0, at - 12); near <= at + 12 && near < this.head.count; near++) { ids.push(this.ids[near]); places.push(near); }
     try {
-      const address = this.around.dataset.hosts, answer = await fetch(`${address}&ids=${ids.join(",")}`);
+      const address = this.around.dataset.hosts, answer = await fetch(`${address}&ids=${ids.join(",")}`, BY_SCRIPT);
       const byId = new Map((await answer.json()).hosts.map((host) => [host.id, host]));
       places.forEach((each, index) => { const host = byId.get(ids[index]); if (host) this.known.set(each, host); });
     } catch { return; }

@@ -3,6 +3,8 @@
 
 const $ = (selector, inside = document) => inside.querySelector(selector);
 const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
+// To such a request an ended session is a status, and no way to the page for signing in.
+const BY_SCRIPT = { headers: { "X-Requested-With": "placement" } };
 
 // -- theme ------------------------------------------------------------------------------------------
 
@@ -109,10 +111,10 @@ function renew(old, fresh) {
   old.replaceWith(fresh);
 }
 
-// -- what is asked for when somebody looks ------------------------------------------------------------
+// -- what is asked for once it comes into view -------------------------------------------------------
 
 async function pageAt(address) {
-  const answer = await fetch(address, { headers: { "X-Requested-With": "placement" } });
+  const answer = await fetch(address, BY_SCRIPT);
   if (!answer.ok) throw new Error(answer.status === 401 ? "the session has ended" : `the service answers ${answer.status}`);
   return new DOMParser().parseFromString(await answer.text(), "text/html");
 }
@@ -139,13 +141,13 @@ const watch = new IntersectionObserver((entries) => entries.forEach(({ target, i
 }), { rootMargin: "200px" });
 const watchParts = () => all("[data-part]").forEach((place) => watch.observe(place));
 
-// Choices beside the one that is made, from the moment on that somebody comes near.
+// Choices beside the one that is made, from the moment on that the pointer comes near.
 async function offer(select) {
   const address = select.dataset.options;
   if (!address) return;
   delete select.dataset.options;
   try {
-    const { names } = await (await fetch(address, { headers: { "X-Requested-With": "placement" } })).json();
+    const { names } = await (await fetch(address, BY_SCRIPT)).json();
     const known = [...select.options].map((each) => each.text);
     for (const name of names) if (!known.includes(name)) select.add(new Option(name));
   } catch { select.dataset.options = address; }
@@ -183,7 +185,7 @@ async function copy(button) {
 async function refresh(main) {
   if (isBusy()) return;
   try {
-    const answer = await fetch(location.href, { headers: { "X-Requested-With": "placement" } });
+    const answer = await fetch(location.href, BY_SCRIPT);
     if (answer.status === 401) { notify("The session has ended: reload the page to sign in again."); return; }
     if (!answer.ok) { notify(`This page is not fresh: the service answers ${answer.status}.`); return; }
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -230,6 +232,6 @@ watchParts();
 const main = $("#main");
 if (main.dataset.live) {
   setInterval(() => refresh(main), 1000 * main.dataset.live);
-  // Whoever comes back sees at once what changed meanwhile.
+  // A page that is looked at again is renewed at once.
   document.addEventListener("visibilitychange", () => refresh(main));
 }

@@ -25,6 +25,9 @@ function read(query) {
   }
   const numa = groups.get(NUMA_GROUP)?.required === NUMA_TRAIT && !groups.get(NUMA_GROUP).resources;
   if (numa) groups.delete(NUMA_GROUP);
+  // Rows number their groups, so no other parameter may name one.
+  const others = rest.map((pair) => pair.split("=")[0]);
+  if ([...groups.keys()].some((suffix) => suffix && others.some((name) => name.endsWith(suffix)))) return null;
   const rows = [];
   for (const [suffix, { resources = "", required = "", split = "" }] of groups) {
     const amounts = resources.split(",").map((each) => each.split(":"));
@@ -41,7 +44,9 @@ function read(query) {
 
 function write({ rows, numa, rest }) {
   const filled = rows.filter((row) => row.name && row.amount);
-  const plain = filled.filter((row) => !numa && !row.trait && !row.several);
+  // In one group a class stands once.
+  const isTwice = (row) => filled.some((other) => other !== row && other.name === row.name);
+  const plain = filled.filter((row) => !numa && !row.trait && !row.several && !isTwice(row));
   const apart = filled.filter((row) => !plain.includes(row));
   const parameters = plain.length ? [`resources=${plain.map((row) => `${row.name}:${row.amount}`).join()}`] : [];
   apart.forEach((row, at) => {
@@ -49,7 +54,7 @@ function write({ rows, numa, rest }) {
     if (row.several) parameters.push(`split_${at + 1}=${row.name}`);
     if (row.trait) parameters.push(`required_${at + 1}=${row.trait}`);
   });
-  if (apart.length > 1) parameters.push("group_policy=none");
+  if (apart.length + numa > 1) parameters.push("group_policy=none");
   if (numa && apart.length) {
     parameters.push(`required${NUMA_GROUP}=${NUMA_TRAIT}`, `same_subtree=${[NUMA_GROUP, ...apart.map((_, at) => `_${at + 1}`)]}`);
   }
@@ -109,7 +114,7 @@ function toRows() {
 }
 
 async function begin() {
-  const answer = await fetch(builder.dataset.names, { headers: { "X-Requested-With": "placement" } });
+  const answer = await fetch(builder.dataset.names, BY_SCRIPT);
   if (!answer.ok) return;
   const names = await answer.json();
   classes = names.classes.map(({ name, unit, divisor }) => ({ name, unit, divisor }));

@@ -98,3 +98,10 @@ def test_an_amount_that_no_provider_has_is_split_where_a_host_has_more():
     assert mended("resources_1=PCPU:8", "_1", **plenty) == "resources_1=PCPU:8&split_1=PCPU"
     assert mended("resources_1=PCPU:8&split_1=PCPU", "_1", **plenty) is None
     assert mended("resources=PCPU:8", **exhausted) is None
+    # A group without amounts has no conditions, and a suffix is one group's.
+    for condition in ("required=!CUSTOM_A", "member_of=b", "in_tree=b"):
+        assert mended(f"resources=PCPU:8&{condition}", **plenty) is None
+    assert mended("resources=PCPU:8,VCPU:1&required=CUSTOM_A", **plenty) == (
+        "resources=VCPU:1&resources_several=PCPU:8&required=CUSTOM_A&split_several=PCPU"
+    )
+    assert mended("resources=PCPU:8&resources_several=VGPU:1", **plenty) is None
