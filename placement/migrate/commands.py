@@ -11,9 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from placement.client.client import Client, path
+from placement.client.client import Client, ServiceError, path
 from placement.client.display import PROSE, ActionCommand, Prose, argument, positive
 from placement.engine.domain.identifiers import portions
 from placement.server import commands
@@ -179,7 +180,8 @@ class VerifyServices(Prose):
         found.run(parsed_args.sample, Meter())
         self.exit_status = 1 if found.differences else 0
         compared = ", ".join(f"{count} {what}" for what, count in found.compared.items())
-        outcome = f"{len(found.differences)} differences" if found.differences else "no difference"
+        count = len(found.differences)
+        outcome = "no difference" if not count else f"{count} difference{'s' if count > 1 else ''}"
         summary = f"{compared}: {outcome}."
         if parsed_args.formatter == PROSE:
             return ("Differences",), [(line,) for line in (*map(str, found.differences), summary)]
@@ -271,9 +273,9 @@ class Comparison:
         return met
 
     def _one(self, what: str, uuid: str, read: _Read) -> tuple[set[str], list[Difference]]:
-        a, b = (read(client, uuid) for client in self._both())
+        a, b = (_read(read, client, uuid) for client in self._both())
         if a != b:
-            a, b = (read(client, uuid) for client in self._both())
+            a, b = (_read(read, client, uuid) for client in self._both())
         name: str = a.get("name") or b.get("name") or ""
         in_a, in_b = dict(_leaves(a)), dict(_leaves(b))
         differences = [
@@ -291,6 +293,16 @@ class Comparison:
 
 
 _Read = Callable[[Client, str], dict[str, Any]]
+
+
+def _read(read: _Read, client: Client, uuid: str) -> dict[str, Any]:
+    """Return what a service has, nothing if it was deleted since the list was read. Raises ServiceError."""
+    try:
+        return read(client, uuid)
+    except ServiceError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        return {}
 
 
 def _listed(route: str, member: str, name: str = "") -> Callable[[Client], dict[str, str]]:

@@ -28,7 +28,7 @@ from placement.planning.plans import (
 from placement.planning.schemas import PlanShownSchema
 from placement.web.capacity import request_kind
 from placement.web.requests import answered, chosen_kind, shown_answer, typed_query
-from placement.web.search_results import summed
+from placement.web.search_results import query_text, summed
 from placement.web.templating import asked, page, whole
 
 GOALS = {
@@ -131,7 +131,7 @@ def _command(goal: str, kind: str, given: Mapping[str, str]) -> str:
 def _kind_words(kind: str, given: Mapping[str, str]) -> Iterator[str]:
     """Yield the arguments that describe a query, or a flavor; a pod is read from a file."""
     if kind == "query":
-        yield "query:" + "&".join(f"{name}={value}" for name, value in typed_query(given))
+        yield f"query:{query_text(typed_query(given))}"
     elif kind == "pod":
         yield "pod.yaml"
     else:

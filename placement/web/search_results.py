@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import orjson
 
@@ -282,7 +282,7 @@ def mend(
         f"One provider of {units.plain(name)} has at most {units.amount(best, name)} free, "
         f"all of a host together {units.amount(free, name)}."
     )
-    return Mend(words, _text(_with_split(pairs, name, group)))
+    return Mend(words, query_text(_with_split(pairs, name, group)))
 
 
 def _can_part(pairs: Sequence[tuple[str, str]], name: str) -> bool:
@@ -313,5 +313,6 @@ def _with_split(pairs: Sequence[tuple[str, str]], name: str, group: str) -> Iter
         yield "group_policy", "none"
 
 
-def _text(pairs: Iterable[tuple[str, str]]) -> str:
-    return "&".join(f"{key}={value}" for key, value in pairs)
+def query_text(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return a query as it is typed: only what would mean something else there is quoted."""
+    return "&".join(f"{key}={quote(value, safe=':,!/')}" for key, value in pairs)

@@ -148,7 +148,13 @@ def _mend(client: Client, query: Pairs, explanation: Explanation) -> Iterator[st
         return
     cluster = {"cluster": given["cluster"]} if "cluster" in given else {}
     question = {"kinds": {name: {"querystring": f"resources={name}:1"}}, "by": ["host"], **cluster}
-    room = client.post("/ext/v1/capacity", question)["kinds"][name]
+    from placement.client.client import ServiceError
+
+    try:
+        room = client.post("/ext/v1/capacity", question)["kinds"][name]
+    except ServiceError:
+        # Not every caller may ask for capacity.
+        return
     free = {host["name"]: host["classes"][name]["free"] for host in room["hosts"]}
     best = max(free, key=lambda host: free[host], default=None)
     if best is None or free[best] <= most:

@@ -49,6 +49,11 @@ def test_the_funnel_counts_hosts_and_ends_where_none_is_left():
         FunnelStep("64 CPU free", "PCPU, on one provider", 3, 6, False),
         FunnelStep("in cluster edge", "", 0, 6, True),
     ]
+    # A search that ended at its limit has not come to the other hosts.
+    cut = {**last, "trees": 1}
+    for complete, hosts in ((True, [3, 1]), (False, [3])):
+        found = funnel({"stages": [free, groups, cut], "first_empty": None, "complete": complete})
+        assert [step.hosts for step in found] == hosts
 
 
 def near_miss(host: str, core: str, free: int = 2) -> dict[str, Any]:
