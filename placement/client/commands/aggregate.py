@@ -15,7 +15,7 @@ _COLUMNS = ("name", "uuid", "cluster", "providers")
 class ListAggregates(Listing):
     """List aggregates with their names and the number of their providers."""
 
-    arguments = (IN_CLUSTER, limit(f"so many at most (else {_SHOWN} for people)"))
+    arguments = (IN_CLUSTER, limit(f"N aggregates at most (else {_SHOWN} for people)"))
     left_out_first = ("cluster",)
     nothing = "aggregates"
     filters = ("cluster",)
