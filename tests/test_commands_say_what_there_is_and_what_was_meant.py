@@ -70,6 +70,13 @@ def test_the_status_says_where_and_who(placement, rows, examples_url):
     assert placement("status").returncode == 1
 
 
+def test_quantities_of_kubernetes_are_shown_in_gibibytes(placement):
+    listed = placement("reservation", "list", "batch")
+    assert "memory=8.0 GiB" in listed.stdout
+    (first, _) = json.loads(placement("reservation", "list", "batch", "-f", "json").stdout)
+    assert first["left"]["memory"] == str(8 * 2**30)
+
+
 @pytest.mark.parametrize(
     ("command", "note"),
     [

@@ -19,11 +19,11 @@ CURL = Path(__file__).parent / "curl.py"
 HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 
 
-def get_text(url: str, path: str) -> str:
+def get_text(url: str, path: str, status: int = 200) -> str:
     session = requests.Session()
     session.trust_env = False
     answer = session.get(url + path, headers=HEADERS, timeout=PATIENCE_SECONDS)
-    assert answer.status_code == 200, answer.text
+    assert answer.status_code == status, answer.text
     return answer.text
 
 
@@ -109,6 +109,10 @@ def test_the_demonstration_shows_what_an_operator_meets(demonstration: RunningSe
     assert 0.9 < full["used"] / full["capacity"] <= 1
     page = get_text(demonstration.url, "/ui/refusals")
     assert {"batch-03", "batch-04"} <= set(re.findall(r"batch-\d+", page))
+    assert ">8 GiB<" in page, "what a reservation keeps is shown with its unit"
+    typed = get_text(demonstration.url, "/ui/why?kind=query&query=resouces%3DPCPU:4", 400)
+    assert "<mark>resouces</mark>" in typed
+    assert ">resources</a>?" in typed
     consumers = get_text(demonstration.url, "/ui/consumers")
     named = ("ml/trainer-0", "reservation release-builds", "shop/web")
     assert all(f">{name}<" in consumers for name in named)

@@ -214,9 +214,14 @@ def amounts(by_class: Mapping[str, int]) -> TextCell:
     return TextCell(by_class, (f"{name}={amount}" for name, amount in sorted(by_class.items())))
 
 
-def pairs(texts: Mapping[str, str]) -> TextCell:
-    """Return a cell of one pair of a name and a text a line."""
-    return TextCell(texts, (f"{name}={text}" for name, text in texts.items()))
+def quantities(by_resource: Mapping[str, str]) -> TextCell:
+    """Return a cell of one quantity of Kubernetes a line, by resource; bytes are shown in GiB."""
+    return TextCell(by_resource, (f"{name}={_quantity(name, text)}" for name, text in by_resource.items()))
+
+
+def _quantity(resource: str, text: str) -> str:
+    is_bytes = resource in ("memory", "ephemeral-storage") and text.isdigit()
+    return f"{int(text) / 2**30:.1f} GiB" if is_bytes else text
 
 
 def documents(texts: Mapping[str, str]) -> TextCell:

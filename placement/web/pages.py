@@ -131,6 +131,7 @@ def attach(application: Flask) -> None:
     filters = {
         "amount": units.amount,
         "plain_class": units.plain,
+        "requested": units.requested,
         "named": templating.named,
         "number": units.number,
         "pretty": templating.pretty,

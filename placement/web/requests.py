@@ -167,11 +167,9 @@ def answered(
     except NotFound as error:
         return None, [Mistake(str(error), status=404)]
     except BadRequest as error:
-        findings = getattr(error, "findings", None)
-        if findings:
-            return None, [Mistake(each) for each in findings]
         text = given.get("query", "") if chosen_kind() == "query" else ""
-        return None, [mistake(str(error), text, _known_names() if text else ())]
+        names = _known_names() if text else ()
+        return None, [mistake(each, text, names) for each in getattr(error, "findings", (str(error),))]
 
 
 def _known_names() -> set[str]:

@@ -163,6 +163,13 @@ def pairs(amounts: Mapping[str, float]) -> Markup:
     return Markup("".join([_pair(value, name) for name, value in amounts.items()]))
 
 
+def requested(quantity: str, resource: str) -> str:
+    """Return a quantity that a pod requests, with its unit; whole bytes of memory are shown in GiB."""
+    if resource == "memory" and quantity.isdigit():
+        return amount(int(quantity) // _GIBI**2, "MEMORY_MB")
+    return f"{quantity} {'CPU' if resource == 'cpu' else resource}"
+
+
 @lru_cache(_REMEMBERED)
 def _pair(value: float, resource_class: str) -> str:
     return str(_PAIR.format(amount(value, resource_class), plain(resource_class)))

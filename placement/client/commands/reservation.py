@@ -8,7 +8,7 @@ from typing import Any
 
 from placement.client.commands.cluster import cluster_path, put_named, read_name
 from placement.client.display import CLUSTER, ActionCommand, Details, Listing, argument, limit, read_yaml
-from placement.client.formats import lines, pairs
+from placement.client.formats import lines, quantities
 
 _LISTED = ("name", "phase", "node", "held", "left", "used_by", "expires_at")
 _LINES = ("warnings", "remarks", "unreadable")
@@ -85,7 +85,7 @@ def _cell(column: str, reservation: Mapping[str, Any]) -> object:
     if column in ("held", "left"):
         if value is None:
             return None
-        return pairs({**({"cpuset": value["cpuset"]} if value["cpuset"] else {}), **value["resources"]})
+        return quantities({**({"cpuset": value["cpuset"]} if value["cpuset"] else {}), **value["resources"]})
     if column == "used_by":
         return lines([f"{owner['namespace']}/{owner['name']}" for owner in value])
     return lines(value) if column in _LINES else value
