@@ -47,19 +47,23 @@ def upgrade(database: Database, revision: str = "head", tell: Callable[[str], ob
     """Bring the schema to `revision` and insert missing standard names; repeating it changes nothing.
 
     Each migration is a transaction of its own, begun again if writers of the previous release are in its way;
-    `tell` takes a line for each. Raises Unavailable if they are there all of the time; what took effect until
-    then stays.
+    `tell` takes a line for each, and one for the whole of a new schema. Raises Unavailable if they are there
+    all of the time; what took effect until then stays.
     """
     database.create()
     config = configuration(database)
     until = time.monotonic() + _PATIENCE_SECONDS
     script = alembic.script.ScriptDirectory.from_config(config)
-    missing = script.iterate_revisions(revision, version(database) or "base")
+    present = version(database)
+    missing = script.iterate_revisions(revision, present or "base")
     steps = [each.revision for each in reversed(list(missing))]
     for number, step in enumerate(steps):
         migrate = partial(alembic.command.upgrade, config, step)
         _persist(f"migration {step}", migrate, until, tell, steps[number:])
-        tell(f"migration {step} took effect")
+        if present is not None:
+            tell(f"migration {step} took effect")
+    if present is None and steps:
+        tell(f"made the schema, version {steps[-1]}")
     _persist("resetting foreign stamps", lambda: _forget_foreign_stamps(database), until, tell, ())
     _persist("inserting standard names", lambda: sync_standard_names(database), until, tell, ())
 
