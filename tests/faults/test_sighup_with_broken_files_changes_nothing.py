@@ -130,8 +130,9 @@ def test_a_configuration_that_only_workers_find_broken_leaves_those_of_before(
     with running_service(f"sqlite:///{tmp_path}/x.sqlite", workers=2, arguments=configured) as server:
         # One that is still starting would read the broken file, too.
         before = set(greeted(server))
-        file = tmp_path / "placement.conf"
-        file.write_text(f"[DEFAULT]\nlog_config_append = /nonexistent.ini\n{file.read_text()}")
+        file, logging = tmp_path / "placement.conf", tmp_path / "logging.ini"
+        logging.write_text("nonsense")
+        file.write_text(f"[DEFAULT]\nlog_config_append = {logging}\n{file.read_text()}")
         server.process.send_signal(signal.SIGHUP)
         until(lambda: "the former ones go on" in server.log.read_text())
         assert set(server.workers()) == before
