@@ -118,11 +118,13 @@ def _described(rows: Iterable[Any]) -> Iterator[DescribedRecord]:
     """Yield records of rows that have a name each."""
     for _, rows_of_one in groupby(rows, key=itemgetter(0)):
         alike = list(rows_of_one)
-        target, before, after = (
-            tuple(row.name for row in alike if row.side == side) for side in (_TARGET, _BEFORE, _AFTER)
-        )
-        named = (next(iter(target), None), before, after)
-        yield DescribedRecord._make((*alike[0][: len(_DESCRIBED)], *named))
+        named: dict[str, list[str]] = {_TARGET: [], _BEFORE: [], _AFTER: []}
+        for *_, side, name in alike:
+            if side is not None:
+                named[side].append(name)
+        target, before, after = named.values()
+        names = (next(iter(target), None), tuple(before), tuple(after))
+        yield DescribedRecord._make((*alike[0][: len(_DESCRIBED)], *names))
 
 
 def changes_since(connection: Executor, backend: Backend, since: str, most: int) -> list[Change] | None:

@@ -44,10 +44,11 @@ class ChangeRow(NamedTuple):
 
 def rows_of(records: Sequence[DescribedRecord]) -> list[ChangeRow]:
     """Return records as rows."""
-    return [ChangeRow._make(row) for row in escaped(map(_row, records))]
+    pages = address("")
+    return [ChangeRow._make(row) for row in escaped(_row(each, pages) for each in records)]
 
 
-def _row(record: DescribedRecord) -> ChangeRow:
+def _row(record: DescribedRecord, pages: str) -> ChangeRow:
     before, after = _read(record.before), _read(record.after)
     place = _PLACES.get(record.kind)
     return ChangeRow(
@@ -57,7 +58,7 @@ def _row(record: DescribedRecord) -> ChangeRow:
         record.kind.replace("_", " "),
         record.target,
         _name(record, before, after),
-        f"{address(place)}{record.target}" if place else "",
+        f"{pages}{place}{record.target}" if place else "",
         _effect(record, before, after),
         record.user_id or "",
         record.project_id or "",
