@@ -65,7 +65,7 @@ announced: $(VENV)/.test
 	@cat $(LAST) 2>/dev/null || echo "It takes about ten minutes on two cores with nothing beside it."
 
 check: lint types rooms ## The short one, before each commit: style, types, imports, and the unit tests on SQLite
-	PLACEMENT_TEST_EMBEDDED=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile tests/unit
+	PLACEMENT_TEST_EMBEDDED=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m 'not thorough' tests/unit
 
 faults: $(VENV)/.test ## Storms, kills and lost connections, one after another
 	$(BIN)/python -m pytest tests/faults $(SLOW)

@@ -27,6 +27,7 @@ from tests.planning import (
 MOST = 3
 CASES = 480
 # So many of a thousand that are possible are found at least.
+pytestmark = pytest.mark.thorough
 FOUND = 995
 
 Way = tuple[tuple[tuple[str, str], int], ...]

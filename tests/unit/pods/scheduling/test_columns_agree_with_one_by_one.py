@@ -21,6 +21,8 @@ from tests.kubernetes import NUMA_POLICY
 from tests.unit.pods.koordinator import pods
 from tests.unit.pods.scheduling.clusters import built_node, clusters, nodes, settings_of_clusters, shape_of
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(autouse=True, scope="module", params=[0, 4])
 def few(request):

@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import pairwise
 from math import ceil
 
+import pytest
 from hypothesis import given, settings
 
 from placement.allocations.kubernetes_resources import host_class
@@ -67,6 +68,7 @@ def wanted_of(request, node):
 EARLY = {*ConditionKind} & {"cordon", "taints", "labels", "affinity", "amount", "numa_policy"}
 
 
+@pytest.mark.thorough
 @settings(max_examples=300)
 @given(clusters())
 def test_counts_add_up_and_each_node_is_counted_where_it_fails_first(cluster):
@@ -96,6 +98,7 @@ def test_counts_add_up_and_each_node_is_counted_where_it_fails_first(cluster):
             assert refusals[node.name].obstacle == early
 
 
+@pytest.mark.thorough
 @settings(max_examples=400)
 @given(clusters())
 def test_near_misses_are_true(cluster):
