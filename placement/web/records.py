@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import orjson
@@ -48,6 +49,8 @@ def rows_of(records: Sequence[DescribedRecord]) -> list[ChangeRow]:
     return [ChangeRow._make(row) for row in escaped(_row(each, pages) for each in records)]
 
 
+# Pages that are open show the same records again every few seconds.
+@lru_cache(maxsize=512)
 def _row(record: DescribedRecord, pages: str) -> ChangeRow:
     before, after = _read(record.before), _read(record.after)
     place = _PLACES.get(record.kind)
