@@ -122,7 +122,8 @@ class Goals:
             free = board.ground.by_root(class_id)
             left = sum(free[root][0] for root in free.keys() & open_) + slack[class_id]
             if wanted > left:
-                return f"{staying} have {left} {board.class_name(class_id)} left in all, {wanted} are needed"
+                name = board.class_name(class_id)
+                return f"{staying} have at most {left} {name} left in all, {wanted} are needed"
         return ""
 
     # -- requests -----------------------------------------------------------------------------------
