@@ -116,8 +116,8 @@ def test_hosts_that_the_others_cannot_take_in_are_not_emptied():
     ("each", "size", "wanted", "achieved", "why"),
     [
         # No consumer is moved for a fourth one, as nothing is left of six.
-        (6, 2, 4, 3, ["hosts have 6 ", "8 are needed"]),
-        (8, 1, 1, 0, ["hosts have 0 "]),
+        (6, 2, 4, 3, ["hosts have at most 6 ", "8 are needed"]),
+        (8, 1, 1, 0, ["hosts have at most 0 "]),
     ],
 )
 def test_requests_that_take_more_than_is_left_do_not_fit(each, size, wanted, achieved, why):
