@@ -75,6 +75,7 @@ def test_the_page_of_a_host_says_first_why_its_node_is_closed(edge: Client):
     shown = edge.get(page).text
     assert '<span class="tag warn">cordoned</span> it is cordoned' in shown
     assert '<span class="tag warn">tainted</span> the taint gpu' in shown
+    assert ".tag.warn {" in edge.get("/ui/static/pages.css").text, "the badge has a colour"
 
 
 def test_why_not_counts_the_hosts_of_the_cluster_that_is_asked_about(edge: Client):

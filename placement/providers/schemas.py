@@ -83,12 +83,9 @@ class AggregateSchema(AnswerSchema):
     cluster = String(nullable=True)
 
 
-class ListedAggregateSchema(AnswerSchema):
+class ListedAggregateSchema(AggregateSchema):
     """An aggregate, and how many providers are in it, of the cluster that was asked for if one was."""
 
-    uuid = Uuid(source="aggregate.uuid")
-    name = String(nullable=True, source="aggregate.name")
-    cluster = String(nullable=True, source="aggregate.cluster")
     providers = Integer()
 
 

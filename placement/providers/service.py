@@ -347,7 +347,7 @@ class Aggregates:
         with self._database.read() as connection:
             require_cluster(connection, cluster)
             found = clusters.aggregates_after(connection, cluster, after, count + 1)
-        return found[:count], found[count - 1].aggregate.id if len(found) > count else None
+        return found[:count], found[count - 1].id if len(found) > count else None
 
     def called(self, cluster: str | None, uuids: Collection[str]) -> dict[str, str]:
         """Return the names of aggregates that have one, by uuid; with a `cluster` only of its trees."""
@@ -356,7 +356,7 @@ class Aggregates:
         with self._database.read() as connection:
             require_cluster(connection, cluster)
             found = clusters.aggregates_after(connection, cluster, 0, len(uuids), uuids)
-        return {each.aggregate.uuid: each.aggregate.name for each in found if each.aggregate.name}
+        return {each.uuid: each.name for each in found if each.name}
 
     def rename(self, uuid: str, name: str | None) -> Aggregate:
         """Give an aggregate a name, or none; return it. Raises Forbidden, NotFound, Conflict."""

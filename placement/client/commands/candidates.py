@@ -138,6 +138,8 @@ class ExplainRequest(Explaining):
 
 def _mend(client: Client, query: Pairs, explanation: Explanation) -> Iterator[str]:
     """Yield what splitting an amount over providers of a host would give, if no provider has enough of it."""
+    from placement.client.client import ServiceError
+
     empty = explanation["first_empty"]
     stage = {} if empty is None else explanation["stages"][empty]
     if stage.get("kind") != "amount":
@@ -148,8 +150,6 @@ def _mend(client: Client, query: Pairs, explanation: Explanation) -> Iterator[st
         return
     cluster = {"cluster": given["cluster"]} if "cluster" in given else {}
     question = {"kinds": {name: {"querystring": f"resources={name}:1"}}, "by": ["host"], **cluster}
-    from placement.client.client import ServiceError
-
     try:
         room = client.post("/ext/v1/capacity", question)["kinds"][name]
     except ServiceError:

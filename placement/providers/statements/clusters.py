@@ -106,7 +106,10 @@ def name_aggregate(transaction: Transaction, id_: int, name: str | None) -> None
 class ListedAggregate(NamedTuple):
     """An aggregate, and how many providers are in it."""
 
-    aggregate: Aggregate
+    id: int
+    uuid: str
+    name: str | None
+    cluster: str | None
     providers: int
 
 
@@ -135,7 +138,7 @@ def aggregates_after(
     if visible is not None:
         statement = statement.where(_clusters.c.name.is_(None) | _clusters.c.name.in_(sorted(visible)))
     rows = connection.execute(statement.order_by(_aggregates.c.id).limit(count))
-    return [ListedAggregate(Aggregate(*row[:-1]), row[-1]) for row in rows]
+    return [ListedAggregate(*row) for row in rows]
 
 
 def aggregates_of(connection: Executor, names: Collection[str]) -> frozenset[int]:
