@@ -246,6 +246,8 @@ def test_a_query_and_its_rows_are_kept_in_step(browser: Any, demonstration: Runn
         text.fill(NUMA)
         page.click("text=Find")
         page.wait_for_selector("#found")
+        # The rows come with the names, which are fetched.
+        row.nth(1).wait_for()
         assert page.is_checked("[data-field=numa]")
         assert row.count() == 2
         assert complaints == []
