@@ -36,8 +36,10 @@ def around(kubernetes: ControlPlane, tmp_path: Path) -> Iterator[Lab]:
 
 
 @contextmanager
-def contender(around: Lab, lease: str, kubeconfig: Path | None = None) -> Iterator[Synchronizing]:
-    """A synchronization that takes turns, during the block."""
+def contender(
+    around: Lab, lease: str, kubeconfig: Path | None = None, *, at_first: str = _LEADS
+) -> Iterator[Synchronizing]:
+    """A synchronization that takes turns, during the block, which begins when it leads or stands by."""
     output = around.folder / f"contender-{unique()}.txt"
     config = kubeconfig or around.kubernetes.sync_kubeconfig(CLUSTER)
     command = [sys.executable, "-m", "placement.client", "--url", around.url, "sync", "kubernetes"]
@@ -51,7 +53,9 @@ def contender(around: Lab, lease: str, kubeconfig: Path | None = None) -> Iterat
             env={**ENVIRONMENT, "PLACEMENT_TOKEN": TOKEN},
         )
     try:
-        yield Synchronizing(process, output)
+        sync = Synchronizing(process, output)
+        eventually(at_first, lambda: last_word(sync))
+        yield sync
     finally:
         process.kill()
         process.wait()
@@ -71,10 +75,8 @@ def spec(around: Lab, lease: str) -> Any:
 def test_the_other_leads_when_the_leader_is_killed(around: Lab):
     lease = unique("killed")
     with contender(around, lease) as first:
-        eventually(_LEADS, lambda: last_word(first))
         eventually({"host-0"}, around.nodes)
-        with contender(around, lease) as second:
-            eventually(_STANDS_BY, lambda: last_word(second))
+        with contender(around, lease, at_first=_STANDS_BY) as second:
             assert "nodes 1" not in second.said
             held = spec(around, lease)
             first.process.kill()
@@ -89,23 +91,18 @@ def test_the_other_leads_when_the_leader_is_killed(around: Lab):
 
 def test_who_is_told_to_end_leaves_at_once(around: Lab):
     lease = unique("resigned")
-    with contender(around, lease) as first:
-        eventually(_LEADS, lambda: last_word(first))
-        with contender(around, lease) as second:
-            eventually(_STANDS_BY, lambda: last_word(second))
-            first.end()
-            assert spec(around, lease)["holderIdentity"] == "" or last_word(second) == _LEADS
-            eventually(_LEADS, lambda: last_word(second))
-            second.end()
+    with contender(around, lease) as first, contender(around, lease, at_first=_STANDS_BY) as second:
+        first.end()
+        assert spec(around, lease)["holderIdentity"] == "" or last_word(second) == _LEADS
+        eventually(_LEADS, lambda: last_word(second))
+        second.end()
 
 
 def test_a_leader_that_was_asleep_writes_nothing_any_more(around: Lab):
     lease = unique("asleep")
     with contender(around, lease) as first:
-        eventually(_LEADS, lambda: last_word(first))
         eventually({"host-0"}, around.nodes)
-        with contender(around, lease) as second:
-            eventually(_STANDS_BY, lambda: last_word(second))
+        with contender(around, lease, at_first=_STANDS_BY) as second:
             first.process.send_signal(signal.SIGSTOP)
             eventually(_LEADS, lambda: last_word(second))
             first.process.send_signal(signal.SIGCONT)
@@ -123,7 +120,6 @@ def test_a_leader_that_was_asleep_writes_nothing_any_more(around: Lab):
 def test_a_leader_that_may_not_renew_writes_nothing_any_more(around: Lab):
     lease = unique("forbidden")
     with contender(around, lease) as only:
-        eventually(_LEADS, lambda: last_word(only))
         eventually({"host-0"}, around.nodes)
         binding = around.kubernetes.call("GET", f"{_BINDINGS}/placement-sync")
         around.kubernetes.call("DELETE", f"{_BINDINGS}/placement-sync")
@@ -150,12 +146,12 @@ def test_a_leader_whom_kubernetes_does_not_answer_gives_way(around: Lab, tmp_pat
         through = tmp_path / "through.kubeconfig"
         through.write_text(config.replace(f":{port}", f":{relay.port}"))
         through.chmod(0o600)
-        with contender(around, lease, through) as first:
-            eventually(_LEADS, lambda: last_word(first))
-            with contender(around, lease) as second:
-                eventually(_STANDS_BY, lambda: last_word(second))
-                relay.refuses = True
-                relay.freeze()
-                eventually(_STANDS_BY, lambda: last_word(first))
-                eventually(_LEADS, lambda: last_word(second))
-                second.end()
+        with (
+            contender(around, lease, through) as first,
+            contender(around, lease, at_first=_STANDS_BY) as second,
+        ):
+            relay.refuses = True
+            relay.freeze()
+            eventually(_STANDS_BY, lambda: last_word(first))
+            eventually(_LEADS, lambda: last_word(second))
+            second.end()
