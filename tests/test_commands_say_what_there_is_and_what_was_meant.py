@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +17,7 @@ import yaml
 
 from placement.client.catalog import COMMANDS
 from placement.client.cli import Placement
+from placement.client.client import Client
 from placement.client.completion import parsers
 from placement.server.demonstration import examples
 from tests.commands import refusal, run
@@ -276,3 +279,17 @@ def test_a_service_that_hangs_up_is_no_service_that_is_away(tmp_path):
         refused = refusal("--url", url, "cluster", "list")
         server.kill()
     assert refused == f"{url} closed the connection before it answered"
+
+
+def test_a_question_is_asked_again_if_a_kept_connection_was_closed():
+    def answer_once_a_connection(server: socket.socket) -> None:
+        for _ in range(2):
+            with server.accept()[0] as connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+                connection.recv(65536)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=answer_once_a_connection, args=[server], daemon=True).start()
+        client = Client(f"http://127.0.0.1:{server.getsockname()[1]}", "t")
+        assert [client.get("/"), client.get("/")] == [{}, {}]

@@ -61,7 +61,7 @@ class Client:
 
     _hint = "Is --token, or $PLACEMENT_TOKEN, right?"
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, given_as: str = "--url") -> None:
         if not (token.isascii() and token.isprintable()):
             raise ServiceError("--token: must be printable ASCII")
         self._url = url.rstrip("/")
@@ -70,9 +70,9 @@ class Client:
             parts = urlsplit(url)
             _ = parts.port
         except ValueError:
-            raise ServiceError(f"--url: {url} is no URL") from None
+            raise ServiceError(f"{given_as}: {url} is no URL") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ServiceError(f"--url: {url} does not begin with http://HOST or https://HOST")
+            raise ServiceError(f"{given_as}: {url} does not begin with http://HOST or https://HOST")
         # A proxy of the environment does not know what we call loopback.
         self._session.trust_env = not is_loopback(parts.hostname)
         self._session.headers.update({**HEADERS, _TOKEN: token})
@@ -120,7 +120,9 @@ class Client:
         except ValueError:
             raise ServiceError(f"{self._url} answers, but is no placement service") from None
 
-    def _send(self, method: str, path: str, seconds: float, **sent: Any) -> requests.Response:
+    def _send(
+        self, method: str, path: str, seconds: float, *, again: bool = False, **sent: Any
+    ) -> requests.Response:
         """Return the answer, whatever it says. Raises ServiceError where there is none."""
         certificate, key = os.environ.get(CERTIFICATE_VARIABLE), os.environ.get(KEY_VARIABLE)
         try:
@@ -143,6 +145,9 @@ class Client:
             raise ServiceError(f"{self._url} does not answer in time") from None
         except requests.ConnectionError as error:
             if error.args and isinstance(error.args[0], ProtocolError):
+                # Servers close kept connections when they like: a question is asked once more.
+                if method == "GET" and not again:
+                    return self._send(method, path, seconds, again=True, **sent)
                 raise ServiceError(f"{self._url} closed the connection before it answered") from None
             raise ServiceError(
                 f"{self._url} cannot be reached; is the service running, and --url right?"

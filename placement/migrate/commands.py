@@ -174,8 +174,8 @@ class VerifyServices(Prose):
         token = self.app.options.token
         token_b = token if parsed_args.token_b is None else parsed_args.token_b
         found = Comparison(
-            lambda: Client(parsed_args.url_a, token),
-            lambda: Client(parsed_args.url_b, token_b),
+            lambda: Client(parsed_args.url_a, token, "URL_A"),
+            lambda: Client(parsed_args.url_b, token_b, "URL_B"),
             parsed_args.clients,
         )
         found.run(parsed_args.sample, Meter())
