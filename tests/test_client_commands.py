@@ -332,7 +332,10 @@ def test_candidates_flavors_and_pods_are_explained_in_one_table(placement, rows,
         told = placement(*command, status=1).stdout.splitlines()
         assert told[:2] == [f"Fits nowhere: nothing meets condition {empty + 1}.", ""]
         assert told[2 + empty].startswith(f"{empty + 1:2}  {table[empty]['Condition']}: 0 of ")
-        lack = f" lacks {nearest[0]['missing']} {name}: it has {nearest[0]['free']} free"
+        missing, free = f"{nearest[0]['missing']} {name}", nearest[0]["free"]
+        if command[0] == "pod":
+            missing, free = f"{nearest[0]['missing'] // 1000} CPUs", free // 1000
+        lack = f" lacks {missing}: it has {free} free"
         assert any(line.endswith(lack) for line in told[3 + empty :])
 
 
