@@ -435,6 +435,16 @@ def test_pods_are_placed_listed_shown_and_deleted(failure, placement, rows, pods
     gone = failure("pod", "show", "farm", "web-1", "--namespace", "shop")
     assert "web-1" in gone
     assert [row["name"] for row in rows("pod", "list", "farm")] == ["web-0"]
+    (smaller,) = rows("pod", "create", "farm", pods("web-0", cpu="2"))
+    assert (smaller["node"], smaller["cpuset"], smaller["remarks"]) == (
+        "n1",
+        "8-9",
+        ["gave back CPUs 10-11 of node n1"],
+    )
+    (moved,) = rows(
+        "pod", "create", "farm", pods("web-0", cpu="4", nodeSelector={"kubernetes.io/hostname": "n2"})
+    )
+    assert moved["remarks"] == ["moved from node n1 to node n2", "gave back CPUs 8-9 of node n1"]
     rows("pod", "create", "farm", pods("a", "b", cpu="1"), "--namespace", "small")
     assert [row["name"] for row in rows("pod", "list", "farm", "--namespace", "small")] == ["a", "b"]
     lines = placement("pod", "list", "farm", "-f", "value", "-c", "name", "--limit", "2").stdout.split()
@@ -462,13 +472,18 @@ def test_a_pod_is_translated_to_queries_that_find_something(placement, rows, pod
     assert rows("candidates", *queries[0]["query"].split("&"), "limit=1")
 
 
-def test_pods_that_are_refused_stop_the_creation(failure, rows, pods):
-    file = pods("good", "worse", cpu="9")
-    refused = failure("pod", "create", "farm", file)
-    assert refused.startswith("default/worse: 0/2 nodes are available: 2 Insufficient cpu.")
+def test_pods_that_are_refused_keep_no_others_from_their_places(failure, placement, rows, pods):
+    file = pods("good", "worse", "good", cpu="9")
+    created = placement("pod", "create", "farm", file, "-f", "json", status=1)
+    assert [row["name"] for row in json.loads(created.stdout)] == ["good", "good"]
+    (refused,) = created.stderr.splitlines()
+    assert refused.startswith("placement: default/worse: 0/2 nodes are available: 2 Insufficient cpu.")
     assert [row["name"] for row in rows("pod", "list", "farm")] == ["good"]
+    silent = run("--url", NOBODY_LISTENS, "pod", "create", "farm", file).stderr.splitlines()
+    assert silent[0].startswith(f"placement: default/good: {NOBODY_LISTENS} cannot be reached")
+    assert silent[1:] == ["placement: not tried: default/worse, default/good"]
     many = failure("pod", "preview", "farm", file)
-    assert many == f"{file}: has 2 pods, and one is asked about at a time"
+    assert many == f"{file}: has 3 pods, and one is asked about at a time"
 
 
 def test_a_node_shows_whose_each_cpu_is(placement, pods, monkeypatch):
@@ -589,6 +604,7 @@ WRONG = {
     "pod show edge a/b": "'a/b' is no name: it is empty",
     "pod delete edge none": "none",
     "pod create edge /nonexistent": "/nonexistent: No such file or directory",
+    "pod create edge /dev/null": "/dev/null: has no pods",
     f"pod create edge {NODE}": "kind: expected Pod, got 'Node'",
     "pod preview edge /dev/null": "/dev/null: has 0 pods",
     "pod translate edge pyproject.toml": "Malformed YAML",

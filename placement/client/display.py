@@ -269,6 +269,11 @@ class ActionCommand(Command):
 
         return Client(self.app.options.url, self.app.options.token)
 
+    def fail(self, text: str) -> None:
+        """Print an error about a part of the work; the command goes on, and ends with 1."""
+        self.app.LOG.error(improved(text, lambda: self.client))
+        self.exit_status = 1
+
     def note(self, text: str) -> None:
         """Print a note to the person at the terminal, where no program reads it."""
         print(text, file=self.app.stderr)

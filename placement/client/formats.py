@@ -25,7 +25,7 @@ Rows = Iterable[Sequence[Any]]
 _ESCAPE = "\033"
 # All but the line end, the tab, and the beginning of our colours.
 _CONTROL = re.compile(r"\033(?!\[(?:0|3[1-3])m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
-_NUMBER = re.compile(r"(-?\d+(\.\d+)?(%| GiB| GB)?)?")
+_NUMBER = re.compile(r"(-?\d+(\.\d+)?(%| GiB| GB|/\d+)?)?")
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 _BETWEEN = 3
 """What a column takes beside its text: a blank on both sides and a line."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from placement.client.commands.host import cpus, memory
@@ -19,6 +19,8 @@ _COLUMNS = ("name", "nodes", "profile", "description", "aggregate", "uuid")
 _LISTED = ("name", "hosts", "nodes", "cpu_use", "memory_use", *_COLUMNS[2:])
 _NO_SETTINGS = frozenset({"name", "nodes", "aggregate", "uuid", "remarks"})
 """Members of the answer about a cluster that are no settings."""
+_ABOUT_ONE = (400, 409)
+"""Statuses of refusals after which another member may well be taken."""
 
 
 def _order(text: str) -> Any:
@@ -95,12 +97,26 @@ def read_name(manifest: Mapping[str, Any], kind: str) -> str:
     return name
 
 
-def put_named(client: Client, body: object, cluster: str, collection: str, *names: str) -> Any:
-    """Put a member of a cluster, return the answer. Raises PlacementError that begins with its names."""
-    try:
-        return client.put(cluster_path(cluster, collection, *names), body)
-    except PlacementError as error:
-        raise PlacementError(f"{'/'.join(names)}: {error}") from None
+def put_each(
+    command: ActionCommand, cluster: str, collection: str, members: Sequence[tuple[tuple[str, ...], object]]
+) -> Iterator[Any]:
+    """Put members of a cluster, by their names, one by one, and yield the answers.
+
+    A refused one is an error of the command. One that is not about the member itself, such as about a service
+    that is away, is the last: the others are named as not tried.
+    """
+    from placement.client.client import ServiceError
+
+    client = command.client
+    for number, (names, body) in enumerate(members, start=1):
+        try:
+            yield client.put(cluster_path(cluster, collection, *names), body)
+        except ServiceError as error:
+            command.fail(f"{'/'.join(names)}: {error}")
+            left = ["/".join(others) for others, _ in members[number:]]
+            if left and error.status not in _ABOUT_ONE:
+                command.fail(f"not tried: {', '.join(left)}")
+                return
 
 
 class ListClusters(Listing):

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from placement.client.commands.candidates import Explaining, near_misses
-from placement.client.commands.cluster import cluster_path, put_named, read_name
+from placement.client.commands.cluster import cluster_path, put_each, read_name
 from placement.client.display import (
     CLUSTER,
     ActionCommand,
@@ -87,7 +87,8 @@ class CreatePods(Listing):
     """Place the pods of manifests, or record the pods that say where they run.
 
     The file is YAML or JSON as `kubectl get -o yaml` prints it, in one or several documents or lists.
-    Creating the same again changes nothing.
+    A pod that is refused keeps only others of its gang from their places. Creating the same again changes
+    nothing. A pod with another spec than before is placed anew, and a remark says what it gave back.
     """
 
     arguments = (
@@ -100,34 +101,34 @@ class CreatePods(Listing):
     only_wide = ("annotations",)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Send the pods one by one, until one is refused; all at once if any of them is in a gang."""
+        """Send the pods one by one; all at once if any of them is in a gang."""
         from placement.common.gang import gang_of
 
-        client, cluster, default = self.client, parsed_args.cluster, parsed_args.namespace or _NAMESPACE
-        named = [(*_names(manifest, default), manifest) for manifest in _manifests(parsed_args.file)]
-        if any(gang_of(manifest, namespace) for namespace, _, manifest in named):
-            created = _create_together(client, cluster, named)
+        cluster, default = parsed_args.cluster, parsed_args.namespace or _NAMESPACE
+        pods = [(_names(manifest, default), manifest) for manifest in _manifests(parsed_args.file)]
+        if not pods:
+            raise PlacementError(f"{parsed_args.file}: has no pods")
+        if any(gang_of(manifest, namespace) for (namespace, _), manifest in pods):
+            created = self._create_together(cluster, pods)
         else:
-            created = [put_named(client, manifest, cluster, "pods", *names) for *names, manifest in named]
+            created = list(put_each(self, cluster, "pods", pods))
         for pod in created:
             pod["remarks"] = [*pod["warnings"], *pod["remarks"]]
         return _CREATED, [tuple(_cell(column, pod[column]) for column in _CREATED) for pod in created]
 
-
-def _create_together(
-    client: Client, cluster: str, pods: Sequence[tuple[str, str, Mapping[str, Any]]]
-) -> list[dict[str, Any]]:
-    items = [
-        {**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}}
-        for namespace, _, manifest in pods
-    ]
-    body = {"apiVersion": "v1", "kind": "List", "items": items}
-    outcomes = client.post(cluster_path(cluster, "pods"), body)["pods"]
-    for outcome in outcomes:
-        if "error" in outcome:
-            where = f"{outcome['namespace']}/{outcome['name']}"
-            raise PlacementError(f"{where}: {outcome['error']['detail']}")
-    return [outcome["pod"] for outcome in outcomes]
+    def _create_together(
+        self, cluster: str, pods: Sequence[tuple[tuple[str, str], Mapping[str, Any]]]
+    ) -> list[dict[str, Any]]:
+        items = [
+            {**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}}
+            for (namespace, _), manifest in pods
+        ]
+        body = {"apiVersion": "v1", "kind": "List", "items": items}
+        outcomes = self.client.post(cluster_path(cluster, "pods"), body)["pods"]
+        for outcome in outcomes:
+            if "error" in outcome:
+                self.fail(f"{outcome['namespace']}/{outcome['name']}: {outcome['error']['detail']}")
+        return [outcome["pod"] for outcome in outcomes if "pod" in outcome]
 
 
 class DeletePod(ActionCommand):
