@@ -516,6 +516,11 @@ def test_a_node_shows_whose_each_cpu_is(placement, pods, monkeypatch):
     plain = placement("node", "show", "farm", "n1").stdout
     assert plain.isascii()
     assert "     ## ## .. ..\n" in plain
+    placement("pod", "create", "farm", pods("again", node="n1", status={"cpuset": "8-9"}))
+    held = placement("node", "show", "farm", "n1").stdout
+    assert "   default/again: unknown; of its 8-9 some are held by default/web, too\n" in held
+    shown = placement("pod", "show", "farm", "again").stdout
+    assert "main: CPUs unknown " in shown and "CPUs 8-9 are held by pod default/web, too " in shown
 
 
 def test_dedicated_cpus_are_shown_with_what_the_consumer_holds(examples_url, placement, rows):

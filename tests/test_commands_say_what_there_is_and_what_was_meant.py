@@ -243,6 +243,8 @@ def test_annotations_of_a_pod_are_lines(placement, examples_url, tmp_path):
     assert '  "cpuset": ' in created
     assert '  "cpuset": ' in shown
     assert max(map(len, shown.splitlines())) < 100
+    assert re.search(r"^\| Confirmed by Kubernetes +\| False ", shown, re.MULTILINE)
+    assert not re.search(r"^\| (Phase|Warnings|Remarks|Unreadable) ", shown, re.MULTILINE)
 
 
 def test_commands_are_listed_by_section(placement):

@@ -310,6 +310,12 @@ class Details(_Output, ShowOne):
 
     _formatters: ClassVar[Mapping[str, Any]] = {**_LIST, "shell": ShellFormatter}
 
+    def filled(self, parsed_args: Namespace, fields: Mapping[str, object]) -> tuple[Any, Any]:
+        """Return names and values; for people without the empty ones, unless columns are asked for."""
+        if parsed_args.formatter == _TABLE and not parsed_args.columns:
+            fields = {name: value for name, value in fields.items() if value not in (None, "") and str(value)}
+        return tuple(fields), tuple(fields.values())
+
 
 class Listing(_Output, Lister):
     """A command that prints rows, or what people read in their place."""

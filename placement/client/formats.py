@@ -113,7 +113,15 @@ class WrappedTable(TableFormatter):
         _write(["Field", "Value"], rows, [False, False], _room(parsed_args, stdout), stdout)
 
 
-_AS_WRITTEN = {"uuid": "UUID", "uid": "UID", "url": "URL", "qos": "QoS", "cpu": "CPU", "cpus": "CPUs"}
+_AS_WRITTEN = {
+    "uuid": "UUID",
+    "uid": "UID",
+    "url": "URL",
+    "qos": "QoS",
+    "cpu": "CPU",
+    "cpus": "CPUs",
+    "kubernetes": "Kubernetes",
+}
 
 
 def heading(name: str) -> str:
@@ -202,6 +210,11 @@ class TextCell(FormattableColumn[Any]):
 
     def human_readable(self) -> str:
         return self._text
+
+
+def cpu_list(cpus: str | None) -> str:
+    """Return a list of CPUs as people read it; None is a list that is not known."""
+    return "unknown" if cpus is None else cpus or "none"
 
 
 def lines(texts: Sequence[str]) -> TextCell:

@@ -177,11 +177,18 @@ def pod_answer(nodes: Mapping[int, NodeInfo], pod: StoredPod) -> PodAnswer:
     state = None if pod.root_id is None else nodes.get(pod.root_id)
     present = () if state is None else state.pods
     mine = next((each for each in present if each.consumer == answer.consumer_uuid), None)
-    return answer if state is None or mine is None else as_of_now(answer, state, present, mine)
+    if state is None or mine is None:
+        return answer
+    shared = [
+        f"CPUs {format_cpu_list(each.holding.cpus & mine.holding.cpus)} are held by pod {each.full_name}, too"
+        for each in present
+        if each is not mine and each.holding.cpus & mine.holding.cpus
+    ]
+    return as_of_now(replace(answer, remarks=(*answer.remarks, *shared)), state, present, mine)
 
 
 def with_moves(answer: PodAnswer, leaving: Iterable[StoredPod]) -> PodAnswer:
-    """Return the answer about a pod with a remark on what each pod gave back whose place it takes."""
+    """Return the answer about a pod with remarks on what the leaving pods gave back."""
     remarks = []
     for before in map(answer_of, leaving):
         if before.node is None:

@@ -199,8 +199,10 @@ class PodScheduler:
             # Taken out: an error that its own frame holds lives until the next full collection.
             raise batch.refused.pop(0)
         before = same.changed_at if same is not None and same.node is not None else None
-        result = _result(batch, 0)
-        return result._replace(before=before, answer=with_moves(result.answer, batch.leaving))
+        result = _result(batch, 0)._replace(before=before)
+        if batch.leaving:
+            result = result._replace(answer=with_moves(result.answer, batch.leaving))
+        return result
 
     def _decide_one(
         self,

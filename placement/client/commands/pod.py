@@ -19,7 +19,7 @@ from placement.client.display import (
     limit,
     read_yaml,
 )
-from placement.client.formats import TextCell, documents, lines
+from placement.client.formats import TextCell, cpu_list, documents, lines
 from placement.engine.domain.errors import PlacementError
 
 if TYPE_CHECKING:
@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 _NAMESPACE = "default"
 _LISTED = ("namespace", "name", "node", "qos_class", "cpuset", "phase", "consumer_uuid")
 _CREATED = ("namespace", "name", "node", "cpuset", "score", "annotations", "remarks")
+_CONFIRMED = "confirmed_by_kubernetes"
 _LINES = ("warnings", "remarks", "unreadable")
 _SHOWN = (
     *("namespace", "name", "uid", "consumer_uuid", "node", "resource_provider", "phase"),
-    *("qos_class", "kubernetes_qos_class", "scheduled", "cpuset", "containers", "annotations", *_LINES),
+    *("qos_class", "kubernetes_qos_class", _CONFIRMED, "cpuset", "containers", "annotations", *_LINES),
 )
 _SHOWN_PODS = 50
 _SHOWN_NODES = 10
@@ -74,13 +75,17 @@ class ListPods(Listing):
 
 
 class ShowPod(Details):
-    """Show a pod, where it is and what it was given."""
+    """Show a pod, where it is and what it was given.
+
+    Kubernetes confirms a place that was given here when the pod is reported on its node.
+    """
 
     arguments = _POD
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         pod = self.client.get(_path(parsed_args.cluster, parsed_args.namespace, parsed_args.pod))
-        return _SHOWN, [_cell(name, pod[name]) for name in _SHOWN]
+        pod[_CONFIRMED] = not pod["scheduled"]
+        return self.filled(parsed_args, {name: _cell(name, pod[name]) for name in _SHOWN})
 
 
 class CreatePods(Listing):
@@ -242,8 +247,7 @@ def _cell(name: str, value: Any) -> object:
     if name == "annotations":
         return documents(value)
     if name == "containers":
-        texts = (f"{each['name']}: CPUs {each.get('cpuset', '?') or 'none'}" for each in value)
-        return TextCell(value, texts)
+        return TextCell(value, (f"{each['name']}: CPUs {cpu_list(each.get('cpuset'))}" for each in value))
     return lines(value) if name in _LINES else value
 
 

@@ -45,7 +45,8 @@ class ShowReservation(Details):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         path = cluster_path(parsed_args.cluster, "reservations", parsed_args.reservation)
-        return _SHOWN, _row(_SHOWN, self.client.get(path))
+        reservation = self.client.get(path)
+        return self.filled(parsed_args, {column: _cell(column, reservation) for column in _SHOWN})
 
 
 class CreateReservations(Listing):
