@@ -348,6 +348,21 @@ def test_an_explanation_of_a_pod_that_fits_counts_nodes(placement):
     assert " 1  not cordoned, or that is tolerated: 1 of 1 nodes\n" in narrowed
 
 
+def test_a_member_of_a_gang_is_no_pod_alone(placement, tmp_path):
+    manifest, file = named("member"), tmp_path / "member.yaml"
+    gang = {"name": "g", "min-available": "3"}
+    manifest["metadata"]["annotations"] = {
+        f"gang.scheduling.koordinator.sh/{key}": text for key, text in gang.items()
+    }
+    file.write_text(yaml.safe_dump(manifest))
+    for question in ("preview", "explain"):
+        warned = placement("pod", question, "edge", str(file)).stderr.splitlines()
+        assert (
+            "The pod belongs to gang default/g, which needs 3 members with places; this is about the pod alone."
+            in warned
+        )
+
+
 @pytest.fixture
 def crowd(examples_url) -> Iterator[int]:
     """More consumers than fit one page, on a provider of their own."""

@@ -190,6 +190,8 @@ class ExplainPod(Explaining):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         pod = _manifest(parsed_args.file)
         preview = _preview(self.client, parsed_args.cluster, pod, parsed_args.node, 0)
+        for warning in preview["warnings"]:
+            self.note(warning)
         return self.result(parsed_args, preview["explanation"])
 
 
