@@ -347,6 +347,7 @@ class Listing(_Output, Lister):
         )
         if self.nothing:
             group.add_argument(
+                "-w",
                 "--watch",
                 type=positive,
                 nargs="?",
@@ -421,8 +422,14 @@ class Listing(_Output, Lister):
         at once, so that a refusal comes before anything is written. People see `most` without a limit.
         """
         limit, query = parsed_args.limit, [*given(**wanted).items()]
-        found = islice(pages_of(self.client, path, member, cursor, query, min(limit or _PAGE, _PAGE)), limit)
-        return found if most is None or limit is not None else self.first(parsed_args, found, most)
+        found = pages_of(self.client, path, member, cursor, query, min(limit or _PAGE, _PAGE))
+        return islice(found, limit) if most is None else self.bounded(parsed_args, found, most)
+
+    def bounded(self, parsed_args: Namespace, entries: Iterable[_Entry], most: int) -> Iterable[_Entry]:
+        """Return the entries, at most --limit; people see `most` without a limit."""
+        if parsed_args.limit is not None:
+            return islice(entries, parsed_args.limit)
+        return self.first(parsed_args, entries, most)
 
 
 class DrawingCommand(Listing):

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from placement.client.commands.host import cpus, memory
-from placement.client.display import CLUSTER, ActionCommand, Details, Listing, UsageError, argument, given
+from placement.client.display import (
+    CLUSTER,
+    ActionCommand,
+    Argument,
+    Details,
+    Listing,
+    UsageError,
+    argument,
+    given,
+)
 from placement.common.manifest import Profile
 from placement.engine.domain.errors import PlacementError
 
@@ -86,6 +95,33 @@ def cluster_path(*segments: str) -> str:
     from placement.client.client import path
 
     return f"/ext/v1{path('clusters', *segments)}"
+
+
+class InClusters(Listing):
+    """A command that lists what is in a cluster, or in all clusters that have nodes."""
+
+    arguments: ClassVar[Sequence[Argument]] = (
+        argument("cluster", nargs="?", help="name of the cluster (default all that have nodes)"),
+    )
+
+    def listed(
+        self,
+        parsed_args: argparse.Namespace,
+        columns: tuple[str, ...],
+        rows: Callable[[str], Iterable[tuple[Any, ...]]],
+        most: int,
+    ) -> tuple[Any, Any]:
+        """Return columns and rows, at most --limit; people see `most` without a limit.
+
+        Without a cluster the rows of one cluster after another have its name in front.
+        """
+        cluster = parsed_args.cluster
+        parsed_args.where = "" if cluster is None else f" in cluster {cluster}"
+        if cluster is not None:
+            return columns, self.bounded(parsed_args, rows(cluster), most)
+        names = [each["name"] for each in self.client.get(cluster_path())["clusters"] if each["nodes"]]
+        found = ((name, *row) for name in names for row in rows(name))
+        return ("cluster", *columns), self.bounded(parsed_args, found, most)
 
 
 def read_name(manifest: Mapping[str, Any], kind: str) -> str:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from placement.client import drawing
-from placement.client.commands.cluster import cluster_path, put_each
+from placement.client.commands.cluster import InClusters, cluster_path, put_each
 from placement.client.commands.host import HOSTS, Resources, cpus, gibibytes, memory, number
 from placement.client.display import (
     CLUSTER,
@@ -16,6 +16,7 @@ from placement.client.display import (
     DrawingCommand,
     Listing,
     argument,
+    limit,
     pages_of,
     read_yaml,
 )
@@ -43,24 +44,29 @@ class ShowTree(TreeDrawing):
         return self.drawn(parsed_args, drawing.fetch(self.client, parsed_args.provider))
 
 
+_SHOWN = 50
 _NODE = (CLUSTER, argument("node", help="name of the node"))
 
 
-class ListNodes(Listing):
-    """List the nodes of a cluster: whether they take pods, what they have free, since when they are known.
+class ListNodes(InClusters):
+    """List the nodes of a cluster, or of all: whether they take pods, what is free, and their age.
 
     The CPUs and the memory are the ones that pods request of a node as a whole. Pods are the ones that count,
-    and how many the node may have: a consumer that is no pod may count as one.
+    also consumers that are no pods but take the place of one, and how many the node may have.
     """
 
-    arguments = (CLUSTER,)
+    arguments = (*InClusters.arguments, limit(f"N nodes at most (else {_SHOWN} for people)"))
     left_out_first = ("resource_provider", "age")
-    kept = ("state",)
+    kept = ("name", "state")
     only_wide = ("resource_provider",)
-    nothing = "nodes in cluster {cluster}"
+    nothing = "nodes{where}"
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        client, cluster, now = self.client, parsed_args.cluster, datetime.now(UTC)
+        columns = ("name", "state", "cpus_free", "memory_free", "pods", "age", "resource_provider")
+        return self.listed(parsed_args, columns, self._rows, _SHOWN)
+
+    def _rows(self, cluster: str) -> list[tuple[Any, ...]]:
+        client, now = self.client, datetime.now(UTC)
         nodes = client.get(cluster_path(cluster, "nodes"), [("include", "state")])["nodes"]
         hosts = pages_of(client, HOSTS, "hosts", "after", [("cluster", cluster)])
         resources = {each["uuid"]: each["resources"] for each in hosts}
@@ -79,7 +85,7 @@ class ListNodes(Listing):
                     node["resource_provider"],
                 )
             )
-        return ("name", "state", "cpus_free", "memory_free", "pods", "age", "resource_provider"), rows
+        return rows
 
 
 def _of_limit(pods: int, resources: Resources) -> TextCell:

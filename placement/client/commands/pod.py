@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from placement.client.commands.candidates import Explaining, near_misses
-from placement.client.commands.cluster import cluster_path, put_each, read_name
+from placement.client.commands.cluster import InClusters, cluster_path, put_each, read_name
 from placement.client.display import (
     CLUSTER,
     ActionCommand,
@@ -44,19 +44,19 @@ _NODES = argument("--node", action="append", help="look at this node only, repea
 _POD = (
     CLUSTER,
     argument("pod", help="name of the pod"),
-    argument("--namespace", default=_NAMESPACE, help="where it is (default %(default)s)"),
+    argument("-n", "--namespace", default=_NAMESPACE, help="where it is (default %(default)s)"),
 )
 
 
-class ListPods(Listing):
-    """List the pods of a cluster.
+class ListPods(InClusters):
+    """List the pods of a cluster, or of all clusters that have nodes.
 
     Formats that are written row by row, csv and value, begin with the first page of the service.
     """
 
     arguments = (
-        CLUSTER,
-        argument("--namespace", help="in this namespace"),
+        *InClusters.arguments,
+        argument("-n", "--namespace", help="in this namespace"),
         argument("--node", help="on this node"),
         argument("--qos", help="of this QoS class, such as LSR"),
         limit(f"N pods at most (else {_SHOWN_PODS} for people)"),
@@ -64,14 +64,17 @@ class ListPods(Listing):
     left_out_first = ("phase", "qos_class", "cpuset")
     kept = ("name", "node")
     only_wide = ("consumer_uuid",)
-    nothing = "pods in cluster {cluster}"
+    nothing = "pods{where}"
     filters = ("namespace", "node", "qos")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         wanted = {name: getattr(parsed_args, name) for name in self.filters}
-        path = cluster_path(parsed_args.cluster, "pods")
-        found = self.pages(parsed_args, path, "pods", "marker", wanted, _SHOWN_PODS)
-        return _LISTED, (tuple(pod[name] for name in _LISTED) for pod in found)
+
+        def rows(cluster: str) -> Iterable[tuple[Any, ...]]:
+            pods = self.pages(parsed_args, cluster_path(cluster, "pods"), "pods", "marker", wanted)
+            return (tuple(_listed(name, pod) for name in _LISTED) for pod in pods)
+
+        return self.listed(parsed_args, _LISTED, rows, _SHOWN_PODS)
 
 
 class ShowPod(Details):
@@ -99,7 +102,7 @@ class CreatePods(Listing):
     arguments = (
         CLUSTER,
         _FILE,
-        argument("--namespace", help="of manifests that name none (default default)"),
+        argument("-n", "--namespace", help="of manifests that name none (default default)"),
     )
     left_out_first = ("score", "cpuset")
     kept = ("name", "node", "remarks")
@@ -211,6 +214,12 @@ class TranslatePod(Listing):
             (number, entry["meaning"], entry["query"])
             for number, entry in enumerate(answer["queries"], start=1)
         ]
+
+
+def _listed(name: str, pod: Mapping[str, Any]) -> object:
+    if name == "cpuset" and not pod["cpuset"] and pod["node"]:
+        return TextCell("", ["shared"])
+    return pod[name]
 
 
 def _choices(nodes: Sequence[Mapping[str, Any]]) -> Iterable[int]:
