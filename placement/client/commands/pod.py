@@ -248,7 +248,9 @@ def _sum_up(
         lacking: list[str] = []
         if number < _EXPLAINED:
             nearest = _preview(client, cluster, pod, nodes, 0)["explanation"]["nearest"]
-            lacking = list(islice(near_misses(nearest), _NAMED))
+            # The others say what the reasons say.
+            amounts = [miss for miss in nearest if "missing" in miss]
+            lacking = [f"  {sentence}" for sentence in islice(near_misses(amounts), _NAMED)]
         named = nodes if len(nodes) <= _NAMED else [*nodes[:_NAMED], f"... {len(nodes) - _NAMED} more"]
         rows.append((lines(named), [*reasons, *lacking]))
     return rows
