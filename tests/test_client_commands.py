@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -22,6 +23,7 @@ import yaml
 from placement.client.cli import Catalog
 from placement.client.formats import heading
 from placement.pods.koordinator.settings import SETTINGS as SETTINGS_OF_CLUSTERS
+from placement.pods.koordinator.settings import scheduler_settings
 from placement.server.demonstration import examples
 from tests.claimants import Claimant
 from tests.client import Client
@@ -222,6 +224,12 @@ def test_every_setting_of_a_cluster_is_set_shown_and_unset(failure, placement, r
     bare = rows("cluster", "unset", "tuned", *SETTINGS)
     assert (bare["profile"], bare["description"]) == ("design", "")
     assert bare.keys() == {"name", "nodes", "profile", "description", "aggregate", "uuid"}
+    shown = placement("cluster", "show", "tuned").stdout
+    told = dict(re.findall(r"\| (\S+) +\| (.+) \(default\) ", shown))
+    assert (told.pop("numaAllocateStrategy"), told.pop("nodeLabels")) == ("follows scoring", "none")
+    told |= {"subPriorityImmutable": True, "scoring": told.pop("Scoring")}
+    assert scheduler_settings(told) == scheduler_settings({})
+    assert len(told) == 6
     placement("cluster", "delete", "tuned")
 
 

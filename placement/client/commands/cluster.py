@@ -81,6 +81,17 @@ _SETTINGS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
 }
 """Settings of clusters by their names in bodies: option, help, and how argparse reads the option."""
+_DEFAULTS = {
+    "defaultCPUBindPolicy": "FullPCPUs",
+    "defaultCPUExclusivePolicy": "None",
+    "defaultNUMATopologyPolicy": "None",
+    "numaAllocateStrategy": "follows scoring",
+    "scoring": "LeastAllocated",
+    "guaranteedQoS": "LSR",
+    "subPriorityImmutable": "true",
+    "nodeLabels": "none",
+}
+"""What counts for the settings that a cluster does not have, as people read it."""
 _SET = tuple(
     argument(option, dest=name, help=help, **reading) for name, (option, help, reading) in _SETTINGS.items()
 )
@@ -175,7 +186,7 @@ class ListClusters(Listing):
 
 
 class ShowCluster(Details):
-    """Show a cluster with all settings that it has; the others have their defaults."""
+    """Show a cluster with all settings; people see the defaults of settings that it does not have, too."""
 
     arguments = (CLUSTER,)
 
@@ -246,9 +257,12 @@ def _put(client: Client, parsed_args: argparse.Namespace, settings: Mapping[str,
 
 
 def _details(parsed_args: argparse.Namespace, cluster: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the fields of a cluster and their values; for people, objects are JSON."""
+    """Return the fields of a cluster and their values; for people, objects are JSON, defaults named."""
     names = (*_COLUMNS, *(name for name in cluster if name not in _COLUMNS))
     values = (cluster[name] for name in names)
-    if parsed_args.formatter == "table":
-        values = (json.dumps(value) if isinstance(value, dict | list) else value for value in values)
-    return names, tuple(values)
+    if parsed_args.formatter != "table":
+        return names, tuple(values)
+    left = {name: f"{default} (default)" for name, default in _DEFAULTS.items() if cluster.get(name) is None}
+    shown = (json.dumps(value) if isinstance(value, dict | list) else value for value in values)
+    fields = {**dict(zip(names, shown, strict=True)), **left}
+    return tuple(fields), tuple(fields.values())
