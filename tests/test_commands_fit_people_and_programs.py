@@ -83,7 +83,7 @@ def test_an_allocation_is_told_in_few_lines_with_whole_names(examples_url, piped
     shown = on_terminal(examples_url, 80, "allocation", "list", "--cluster", "edge", "--limit", "1")
     (consumer,) = UUID.findall(shown)
     cores = [
-        row["Provider"] for row in json.loads(piped("allocation", "show", consumer, "-f", "json").stdout)
+        row["provider"] for row in json.loads(piped("allocation", "show", consumer, "-f", "json").stdout)
     ]
     assert f"   {cores[0].partition('/core-')[0]}\n" in shown
     assert re.search(r"/core-\d+-\[[\d,-]+\]\n      PCPU=\d each\n", shown)
@@ -91,7 +91,7 @@ def test_an_allocation_is_told_in_few_lines_with_whole_names(examples_url, piped
 
 
 def test_people_see_the_first_and_programs_all(piped):
-    every = {row["Consumer"] for row in json.loads(piped("allocation", "list", "-f", "json").stdout)}
+    every = {row["consumer"] for row in json.loads(piped("allocation", "list", "-f", "json").stdout)}
     assert len(every) > 20
     seen = piped("allocation", "list").stdout
     assert set(UUID.findall(seen)) < every
@@ -110,7 +110,7 @@ def test_people_see_the_first_and_programs_all(piped):
 
 
 def test_columns_of_what_is_told_in_lines_are_a_table(piped):
-    chosen = piped("allocation", "list", "--limit", "2", "-c", "Consumer", "-c", "Amounts").stdout
+    chosen = piped("allocation", "list", "--limit", "2", "-c", "consumer", "-c", "amounts").stdout
     assert chosen.splitlines()[1].split() == ["|", "Consumer", "|", "Amounts", "|"]
     wide = piped("allocation", "list", "--limit", "1", "--wide").stdout
     assert "Dedicated CPUs" in wide.splitlines()[1]

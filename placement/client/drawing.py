@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # A provider tree as the commands handle it, and where it comes from.
 
 
-COLUMNS = ("Provider", "Parent", "Resource", "Used", "Capacity", "Traits", "UUID")
+COLUMNS = ("provider", "parent", "resource", "used", "capacity", "traits", "uuid")
 
 
 class Level(NamedTuple):

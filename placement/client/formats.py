@@ -113,6 +113,8 @@ class WrappedTable(TableFormatter):
         _write(["Field", "Value"], rows, [False, False], _room(parsed_args, stdout), stdout)
 
 
+_HEADINGS = {"created_at": "Age", "memory_free_mib": "Memory free", "disk_free_gb": "Disk free"}
+"""Headings of columns in which people read something else, such as how long ago in place of when."""
 _AS_WRITTEN = {
     "uuid": "UUID",
     "uid": "UID",
@@ -126,8 +128,8 @@ _AS_WRITTEN = {
 
 def heading(name: str) -> str:
     """Return the name of a column as people read it: `qos_class` is `QoS class`."""
-    if not name.islower():
-        return name
+    if not name.islower() or name in _HEADINGS:
+        return _HEADINGS.get(name, name)
     words = [_AS_WRITTEN.get(word, word) for word in name.split("_")]
     return " ".join([words[0][:1].upper() + words[0][1:], *words[1:]])
 

@@ -56,13 +56,13 @@ class ListNodes(InClusters):
     """
 
     arguments = (*InClusters.arguments, limit(f"N nodes at most (else {_SHOWN} for people)"))
-    left_out_first = ("resource_provider", "age")
+    left_out_first = ("resource_provider", "created_at")
     kept = ("name", "state")
     only_wide = ("resource_provider",)
     nothing = "nodes{where}"
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        columns = ("name", "state", "cpus_free", "memory_free", "pods", "age", "resource_provider")
+        columns = ("name", "state", "cpus_free", "memory_free_mib", "pods", "created_at", "resource_provider")
         return self.listed(parsed_args, columns, self._rows, _SHOWN)
 
     def _rows(self, cluster: str) -> list[tuple[Any, ...]]:
