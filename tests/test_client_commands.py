@@ -687,6 +687,7 @@ def test_commands_that_do_not_exist_are_compared_with_those_that_do():
         "cluster": "cluster: no such command; did you mean cluster create or cluster delete",
         "clusters list": "clusters list: no such command; did you mean cluster list",
         "node lst": "node lst: no such command; did you mean node list?",
+        "node cordon edge": "node cordon: no such command; `kubectl cordon` does it",
         "xyzzy": "xyzzy: no such command; `placement --help` lists them",
         "--bogus cluster list": "--bogus: no such option",
     }.items():
