@@ -48,7 +48,7 @@ def rows(placement: Run) -> Callable[..., Any]:
 def test_nodes_are_listed_with_their_state_and_what_they_have_free(rows):
     (node,) = [each for each in rows("node", "list", "edge") if each["name"] == "edge-01"]
     assert node["state"] == ["open"]
-    assert (node["cpus_free"], node["memory_free"]) == (40, 224002 - 40960)
+    assert (node["cpus_free"], node["memory_free_mib"]) == (40, 224002 - 40960)
     assert rows("node", "list", "batch")[2]["state"] == ["cordoned"]
 
 
@@ -180,7 +180,7 @@ def test_a_cluster_is_a_parameter_or_an_option(placement, command: str):
     first, second = (placement(*shlex.split(command), *way, "-f", "json") for way in ways)
     assert first.returncode == second.returncode == 0, first.stderr + second.stderr
     # Each claim is for a consumer of its own.
-    found = [[{**row, "Consumer": None} for row in json.loads(each.stdout)] for each in (first, second)]
+    found = [[{**row, "consumer": None} for row in json.loads(each.stdout)] for each in (first, second)]
     assert found[0] == found[1]
 
 
@@ -217,7 +217,7 @@ def test_nodes_where_a_pod_misses_something_are_its_second_choice(rows):
 
 def test_a_claim_for_a_new_consumer_says_how_to_release_it(placement):
     claimed = placement("claim", "resources=CUSTOM_PODS:1", "--cluster", "edge", "-f", "json")
-    consumer = json.loads(claimed.stdout)[0]["Consumer"]
+    consumer = json.loads(claimed.stdout)[0]["consumer"]
     assert claimed.stderr == f"To release it: placement allocation delete {consumer}\n"
     assert placement("allocation", "delete", consumer).returncode == 0
 
@@ -243,6 +243,8 @@ def test_annotations_of_a_pod_are_lines(placement, examples_url, tmp_path):
     assert '  "cpuset": ' in created
     assert '  "cpuset": ' in shown
     assert max(map(len, shown.splitlines())) < 100
+    assert re.search(r"^\| Confirmed by Kubernetes +\| False ", shown, re.MULTILINE)
+    assert not re.search(r"^\| (Phase|Warnings|Remarks|Unreadable) ", shown, re.MULTILINE)
 
 
 def test_commands_are_listed_by_section(placement):

@@ -579,7 +579,7 @@ class PreviewSchema(AnswerSchema):
     fitting = Integer()
     rejected = Sequence(Object(RefusingNodeSchema), source=lambda preview: by_name(preview.refusals))
     explanation = Object(ExplanationShownSchema)
-    warnings = texts(source="pod.warnings")
+    warnings = texts()
 
 
 class MeantQuerySchema(AnswerSchema):

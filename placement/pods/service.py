@@ -92,6 +92,15 @@ class Preview:
         return explain_pod(self.shape, self.columns, self.refusals)
 
     @property
+    def warnings(self) -> Sequence[str]:
+        """Return warnings about the manifest, and that the pod is not placed without its gang."""
+        gang = self.pod.gang
+        if gang is None:
+            return self.pod.warnings
+        words = f"The pod belongs to gang {gang.name}, which needs {gang.least} members with places"
+        return (*self.pod.warnings, f"{words}; this is about the pod alone.")
+
+    @property
     def message(self) -> str:
         """Return how many nodes are available, and why the others are not."""
         return nodes_available(self.refusals.values(), self.fitting)

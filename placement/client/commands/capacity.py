@@ -22,7 +22,7 @@ from placement.client.display import (
 from placement.client.formats import amounts
 from placement.engine.domain.errors import PlacementError
 
-_COLUMNS = ("Kind", "Of", "Room", "Runs out first", "Taking", "Hosts", "Fragmentation", "Stranded")
+_COLUMNS = ("kind", "of", "room", "runs_out_first", "taking", "hosts", "fragmentation", "stranded")
 _GROUPS = {"cluster": "clusters", "aggregate": "aggregates", "host": "hosts"}
 _ALL = "all"
 _SHOWN = 50
@@ -58,8 +58,8 @@ class ShowCapacity(Listing):
         ),
         *WORLD,
     )
-    left_out_first = ("Stranded", "Fragmentation", "Hosts", "Taking")
-    kept = ("Of", "Room", "Runs out first")
+    left_out_first = ("stranded", "fragmentation", "hosts", "taking")
+    kept = ("of", "room", "runs_out_first")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], Any]:
         by = parsed_args.by or ["cluster"]

@@ -25,7 +25,7 @@ from placement.client.display import (
 )
 from placement.client.formats import amounts, lines
 
-_COLUMNS = ("Consumer", "Provider", "Amounts", "Groups", "UUID")
+_COLUMNS = ("consumer", "provider", "amounts", "groups", "uuid")
 _OWNER = "operator"
 _TYPE = "INSTANCE"
 
@@ -67,7 +67,7 @@ class ClaimRequest(Listing):
         argument("--dry-run", action="store_true", help="claim nothing, show what they would get"),
         *WORLD,
     )
-    left_out_first = ("UUID", "Groups")
+    left_out_first = ("uuid", "groups")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         if parsed_args.count is not None and parsed_args.consumer is not None:
