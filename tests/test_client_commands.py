@@ -866,4 +866,11 @@ def test_reservations_are_created_listed_shown_and_deleted(placement, rows, tmp_
     assert f"kept keeps CPUs {listed['left']['cpuset']}, cpu 2" in drawn
     placement("reservation", "delete", "edge", "kept")
     placement("pod", "delete", "edge", "kept-web")
+    manifest.write_text(json.dumps(reservation("once", "4")))
+    rows("reservation", "create", "edge", str(manifest))
+    rows("pod", "create", "edge", str(pod))
+    (over,) = rows("reservation", "list", "edge")
+    assert (over["phase"], over["held"], over["used_by"]) == ("Succeeded", None, ["default/kept-web"])
+    placement("reservation", "delete", "edge", "once")
+    placement("pod", "delete", "edge", "kept-web")
     assert rows("reservation", "list", "edge") == []

@@ -126,11 +126,12 @@ def test_refusing_nodes_are_grouped_by_reason_with_the_amounts_they_lack(piped, 
     assert shown.returncode == 1
     assert len(json.loads(piped("pod", "preview", "edge", str(huge), "-f", "json").stdout)) == 8
     assert shown.stdout.count("Insufficient cpu ") == 1
-    assert "|   edge/edge-01 lacks 8000 CUSTOM_NODE_CPU_MILLI: it has 40000 free " in shown.stdout
-    assert " edge/edge-06 lacks 18 PCPU: it has 30 free " in shown.stdout
+    spread = "lacks 18 CPUs: it has 30 cores with a free CPU, and SpreadByPCPUs takes one CPU of each"
+    assert " edge/edge-01 lacks 8 CPUs: it has 40 free " in shown.stdout
+    assert f" edge/edge-06 {spread} " in shown.stdout
     refused = piped("pod", "create", "edge", str(huge))
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert "edge/edge-06 lacks 18 PCPU: it has 30 free" in refused.stderr
+    assert f"edge/edge-06 {spread}" in refused.stderr
     manifest["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "nowhere"}
     huge.write_text(yaml.safe_dump(manifest))
     assert piped("pod", "preview", "edge", str(huge)).stdout.count(" affinity/selector ") == 1

@@ -591,9 +591,12 @@ def _settle_gang(
             membership = replace(place.recorded.membership, waits_until=standing.until)
             batch.arrivals[number] = replace(place, recorded=replace(place.recorded, membership=membership))
     else:
+        lacks_members = not batch.refused
         batch.arrivals.clear()
         for number, each in members.items():
             why = f"{words}there are places for {standing}"
+            if lacks_members:
+                why = f"{words}{standing.lacking_members}, and there are places for these"
             refusal = gangs.GangWaits(f"Pod {each.full_name} is not placed without its gang: {why}.")
             batch.refused.setdefault(number, refusal)
 

@@ -20,6 +20,7 @@ from placement.engine.domain import request_scope
 from placement.engine.domain.errors import BadRequest, NotFound
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.engine.domain.inventories import ConsumerClaim
+from placement.engine.domain.units import unit_of
 from placement.engine.numa.cpus import parse_cpu_list
 from placement.flavors.nova.flavor import FlavorRefused
 from placement.flavors.nova.translation import translation_document
@@ -30,7 +31,6 @@ from placement.pods.reading import PodDocument
 from placement.pods.schemas import PodTranslationSchema, PreviewSchema
 from placement.pods.views import NamedPlace
 from placement.providers.fleet import QueryNames
-from placement.web import units
 from placement.web.examples import Example, examples
 from placement.web.mistakes import Mistake, mistake
 from placement.web.search_results import by_host, funnel, mend, missed_hosts
@@ -140,7 +140,7 @@ def _names() -> Response:
     names = _offered()
     # CPUs first, then the standard classes, then custom ones.
     usual = sorted(names.classes, key=lambda each: (each.startswith("CUSTOM_"), not each.endswith("CPU")))
-    counted = [(each, units.unit_of(each)) for each in usual]
+    counted = [(each, unit_of(each)) for each in usual]
     classes = [{"name": each, "unit": unit.name, "divisor": unit.divisor} for each, unit in counted]
     body = orjson.dumps({"classes": classes, "traits": names.traits})
     return Response(body, content_type="application/json")

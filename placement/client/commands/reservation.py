@@ -83,7 +83,8 @@ def _row(columns: Sequence[str], reservation: Mapping[str, Any]) -> tuple[Any, .
 def _cell(column: str, reservation: Mapping[str, Any]) -> object:
     value = reservation["current_owners" if column == "used_by" else column]
     if column in ("held", "left"):
-        if value is None:
+        # It holds nothing once it is over.
+        if reservation["left"] is None:
             return None
         return quantities({**({"cpuset": value["cpuset"]} if value["cpuset"] else {}), **value["resources"]})
     if column == "used_by":
