@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, NamedTuple, cast
 
@@ -57,6 +57,9 @@ class Problems:
 
     def __len__(self) -> int:
         return len(self._found)
+
+    def __iter__(self) -> Iterator[FlavorProblem]:
+        return iter(self._found)
 
     def raise_if_any(self) -> None:
         """Raise FlavorRefused with everything found, or return when nothing was."""
