@@ -19,7 +19,7 @@ from placement.http import context
 from placement.http.context import json_body
 from placement.http.schemas import (
     Document,
-    ErrorSchema,
+    ErrorsSchema,
     HttpField,
     VersionedSchema,
     json_schema,
@@ -114,7 +114,7 @@ class Operation:
 
     `answers`: the shape of the body by status of success. `errors`: statuses that do not follow from how the
     route is guarded and what it takes. `path`: schemas of path parameters that differ from the usual ones.
-    `body_types`: its media types. `error`: the schema of a conflict.
+    `body_types`: its media types. `conflict`: the schema of its 409.
     """
 
     answers: Mapping[int, Shape | ByVersion]
@@ -124,7 +124,7 @@ class Operation:
     body: Shape | ByVersion = None
     body_types: Sequence[str] = (JSON,)
     body_required: bool = True
-    error: type[VersionedSchema] = ErrorSchema
+    conflict: type[VersionedSchema] = ErrorsSchema
 
     @property
     def takes_json(self) -> bool:

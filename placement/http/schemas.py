@@ -607,3 +607,25 @@ class ErrorSchema(AnswerSchema):
     # Only in a 406 for a microversion that the service does not have.
     max_version = String(metadata=OPTIONAL)
     min_version = String(metadata=OPTIONAL)
+
+
+class ErrorsSchema(AnswerSchema):
+    """The body of every refusal."""
+
+    errors = Sequence(Object(ErrorSchema), least=1)
+
+
+class KeystoneErrorSchema(AnswerSchema):
+    """A refusal of a token by the middleware of Keystone, in its own words."""
+
+    error = Given(
+        {
+            "type": "object",
+            "properties": {
+                "code": {"const": 401},
+                "message": {"type": "string"},
+                "title": {"type": "string"},
+            },
+            "required": ["code", "message", "title"],
+        }
+    )
