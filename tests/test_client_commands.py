@@ -565,7 +565,7 @@ WRONG = {
     "candidates colour=red": "'colour' is no parameter of this request; there are resources, ",
     "candidates required=X": "resources",
     "explain order_by=x resources=VCPU:1": "order_by: 'x' is no known order",
-    "claim resources=VCPU:1 limit=2": "query: limit and explain make no sense in a claim",
+    "claim resources=VCPU:1 limit=2": "query: limit makes no sense in a claim",
     "claim --type small resources=VCPU:1": "consumer_type: 'small' does not match",
     "allocation list --provider nobody": "nobody: no such resource provider",
     "allocation list --cluster nowhere -f csv": "cluster: No cluster nowhere found",

@@ -134,7 +134,7 @@ def test_no_name_commands_the_terminal(placement, examples_url):
         ("candidates resources=PCP:1", "No such resource class PCP; did you mean PCPU?"),
         ("candidates resources=vcpu:4", "No such resource class vcpu; did you mean VCPU"),
         ("candidates resources=PCPU:1 required=hw_cpu_x86_avx22", "did you mean HW_CPU_X86_AVX2"),
-        ("explain resouces=PCPU:1", "'resouces' is no parameter of this request; did you mean resources?"),
+        ("explain resouces=PCPU:1", "resouces: is no parameter of this request; did you mean resources?"),
         ("candidates resources=PCPU:1 ordr_by=pack", "did you mean order_by?"),
         (
             "candidates resources=PCPU:1 nothing=1",

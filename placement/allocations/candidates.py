@@ -33,6 +33,7 @@ from placement.engine.search.query import (
     slots_of,
 )
 from placement.engine.search.search import FoundCandidates, search, shuffled, trace_of_nothing
+from placement.http import context
 from placement.metrics.catalog import CANDIDATES, SEARCHES, STAGE_SECONDS
 from placement.providers import view as scoping
 from placement.providers.statements import clusters, providers
@@ -127,7 +128,7 @@ def resolve_order(
 
 
 def refuse_unknown_names(known: Names, query: CandidateQuery) -> None:
-    """Raise BadRequest naming the first place in the body with classes or traits that do not exist.
+    """Raise BadRequest naming the first place in a query with classes or traits that do not exist.
 
     Source: placement-api.md, "Candidates by JSON".
     """
@@ -137,11 +138,11 @@ def refuse_unknown_names(known: Names, query: CandidateQuery) -> None:
         mentions += [
             (query.place(group, "resources"), group.resources, True),
             (query.place(group, "required"), required, False),
-            (query.place(group, "forbidden"), group.forbidden, False),
+            (query.place(group, "forbidden" if query.is_json else "required"), group.forbidden, False),
         ]
     mentions += [
         ("root_required", query.root_required, False),
-        ("root_forbidden", query.root_forbidden, False),
+        ("root_forbidden" if query.is_json else "root_required", query.root_forbidden, False),
     ]
     for place, names, is_class in mentions:
         ids = known.class_ids if is_class else known.trait_ids
@@ -353,7 +354,7 @@ class CandidateSearch:
     ) -> ForestQuery:
         if len(query.groups) > _MOST_GROUPS:
             raise BadRequest(f"{len(query.groups)} groups are more than {_MOST_GROUPS}, too many for a query")
-        if query.is_json:
+        if query.is_json or context.is_own():
             refuse_unknown_names(known, query)
         order = self._settings.order if options.default_order else options.order
         asked = frozenset(name for group in query.groups for name in group.resources)

@@ -38,11 +38,12 @@ _UNKNOWN: tuple[tuple[re.Pattern[str], str, str, tuple[str, ...]], ...] = (
         _NAME,
     ),
     (re.compile(r"No such resource class (\S+?)\."), "/resource_classes", "resource_classes", _NAME),
-    (re.compile(r"No such trait\(s\): ([^,]+?)[,.]"), "/traits", "traits", ()),
+    (re.compile(r"No such trait(?:\(s\):)? ([^,]+?)[,.]"), "/traits", "traits", ()),
     (re.compile(r"there is no host '([^']+)'"), "/ext/v1/hosts", "hosts", _NAME),
     (re.compile(r"^(\S+): no such resource provider"), "/ext/v1/hosts", "hosts", _NAME),
 )
-_PARAMETER = re.compile(r"('(\w+)' is no parameter of this request)(?:; there are ([^;\n]+))?")
+# Errors of our own paths say what was meant.
+_PARAMETER = re.compile(r"'(\w+)' is no parameter of this request")
 
 
 def improved(error: str, connect: Callable[[], Client]) -> str:
@@ -51,11 +52,8 @@ def improved(error: str, connect: Callable[[], Client]) -> str:
     The names that are known are asked of the service, in one call.
     """
     if unknown := _PARAMETER.search(error):
-        text, word, listed = unknown.groups()
-        # Errors of the Placement API list none.
-        known = listed.split(", ") if listed else PARAMETERS
-        mended = text + (meant(near(word, known)) or f"; there are {', '.join(known)}")
-        return error[: unknown.start()] + mended + error[unknown.end() :]
+        hint = meant(near(unknown[1], PARAMETERS)) or f"; there are {', '.join(PARAMETERS)}"
+        return error[: unknown.end()] + hint + error[unknown.end() :]
     for pattern, path, listed, members in _UNKNOWN:
         if unknown := pattern.search(error):
             word, *parts = unknown.groups()

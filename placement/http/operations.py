@@ -14,10 +14,12 @@ from urllib.parse import unquote_to_bytes
 from flask import current_app, request
 
 from placement.common.microversions import NEWEST, Feature, Microversion
-from placement.engine.domain.errors import BadRequest, BadValues, SchemaViolation
+from placement.engine.domain.errors import MOST_FINDINGS, BadRequest, BadValues, SchemaViolation
+from placement.engine.domain.identifiers import meant, near
 from placement.http import context
 from placement.http.context import json_body
 from placement.http.schemas import (
+    LONGEST_NAME,
     Document,
     ErrorsSchema,
     HttpField,
@@ -345,10 +347,17 @@ def refuse_unknown(found: Parameters, known: Collection[str]) -> None:
         raise violated(violation, schema_of(known), found) from None
 
 
-def unknown(names: Iterable[str], known: Collection[str]) -> BadValues:
+def unknown(names: Sequence[str], known: Collection[str]) -> BadValues:
     """Return the error for parameters that are not understood, with the known ones."""
-    there_are = f"there are {', '.join(sorted(known))}" if known else "there are none"
-    return BadValues([f"{shown(name)} is no parameter of this request; {there_are}" for name in names])
+    there_are = f"; there are {', '.join(sorted(known))}" if known else "; there are none"
+
+    def fault(name: str) -> str:
+        is_name = name.isidentifier() and len(name) <= LONGEST_NAME
+        like = near(name, known) if is_name and len(names) <= MOST_FINDINGS else ()
+        hint = meant(like) or there_are
+        return f"{name if is_name else shown(name)}: is no parameter of this request{hint}"
+
+    return BadValues(list(map(fault, names)))
 
 
 def schema_of(known: Iterable[str], required: Sequence[str] = ()) -> Document:
