@@ -310,10 +310,8 @@ class CandidateSearch:
         except SearchEnded as ended:
             SEARCHES.labels("abandoned" if ended.abandoned else "timeout").inc()
             raise self._timeout(wanted, ended) from ended
-        if explanation is not None and explanation.providers:
-            with self._database.read() as connection:
-                names = providers.names_by_uuid(connection, list(explanation.providers))
-            explanation = replace(explanation, names=names)
+        if explanation is not None:
+            explanation = replace(explanation, names=self._called(explanation))
         for stage, seconds in wanted.budget.stage_seconds.items():
             STAGE_SECONDS.labels(stage).observe(seconds)
         if self._settings.randomize and wanted.order is None:
@@ -323,6 +321,20 @@ class CandidateSearch:
                 brief = replace(wanted, budget=Budget(_SECONDS_FOR_THE_LOG, request_scope.caller_is_gone))
                 explanation = explained(brief, trace_of_nothing(view.forest, view.sharing, brief), 1)
         return found, explanation
+
+    def _called(self, explanation: Explanation) -> Mapping[str, str]:
+        """Return the names by uuid of the providers that are mentioned."""
+        if not explanation.providers:
+            return {}
+        with self._database.read() as connection:
+            return providers.names_by_uuid(connection, list(explanation.providers))
+
+    def reason_of(self, search: SearchResult) -> str:
+        """Return why a search found nothing, with names and uuids of providers."""
+        if search.explanation is None:
+            return "nothing fits"
+        names = {uuid: f"{name} ({uuid})" for uuid, name in self._called(search.explanation).items()}
+        return first_obstacle(replace(search.explanation, names=names))
 
     def _timeout(self, wanted: ForestQuery, ended: SearchEnded) -> Unavailable:
         if ended.abandoned:
