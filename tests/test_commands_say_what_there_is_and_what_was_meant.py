@@ -132,8 +132,9 @@ def test_no_name_commands_the_terminal(placement, examples_url):
             "No pod default/release-0 found in cluster batch; did you mean ci/release-0?",
         ),
         ("candidates resources=PCP:1", "No such resource class PCP; did you mean PCPU?"),
-        ("candidates resources=PCPU:1 required=HW_CPU_X86_AVX22", "did you mean HW_CPU_X86_AVX2"),
-        ("explain resouces=PCPU:1", "'resouces' is no parameter of this request; did you mean resources?"),
+        ("candidates resources=vcpu:4", "No such resource class vcpu; did you mean VCPU"),
+        ("candidates resources=PCPU:1 required=hw_cpu_x86_avx22", "did you mean HW_CPU_X86_AVX2"),
+        ("explain resouces=PCPU:1", "resouces: is no parameter of this request; did you mean resources?"),
         ("candidates resources=PCPU:1 ordr_by=pack", "did you mean order_by?"),
         (
             "candidates resources=PCPU:1 nothing=1",
@@ -147,6 +148,19 @@ def test_no_name_commands_the_terminal(placement, examples_url):
 )
 def test_a_wrong_name_is_answered_with_the_nearest(examples_url, command: str, meant: str):
     assert meant in refusal("--url", examples_url, *command.split())
+
+
+@pytest.mark.parametrize(
+    "command", ["flavor candidates --limit 1", "flavor explain", "claim --dry-run", "capacity"]
+)
+def test_extra_specs_that_are_ignored_are_named(placement, command: str):
+    specs = ("--property", "hw:cpu_polcy=dedicated", "--property", "trait:CUSTOM_GOLD=require")
+    done = placement(*command.split(), "--vcpus", "1", "--ram", "64", "--cluster", "cloud", *specs)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (
+        0,
+        "Ignored: hw:cpu_polcy: there is no such extra spec; did you mean hw:cpu_policy?; "
+        "trait:CUSTOM_GOLD: 'require' is neither required nor forbidden",
+    )
 
 
 @pytest.mark.parametrize(

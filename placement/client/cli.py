@@ -21,7 +21,7 @@ from placement.client.catalog import COMMANDS
 from placement.client.completion import parsers
 from placement.client.display import USAGE_EXIT
 from placement.client.formats import RED, painted
-from placement.client.suggestions import near
+from placement.engine.domain.identifiers import near
 
 _OF_KUBECTL = {"cordon", "drain", "label", "taint", "uncordon"}
 _OF_CLIFF = {"complete", "help"}

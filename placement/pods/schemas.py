@@ -603,3 +603,9 @@ class PodErrorSchema(ErrorSchema):
     nodes = Sequence(Object(RefusingNodeSchema), metadata=OPTIONAL)
     nodes_omitted = Integer(metadata=OPTIONAL)
     explanation = Object(ExplanationShownSchema, metadata=OPTIONAL)
+
+
+class PodErrorsSchema(AnswerSchema):
+    """The body of a refusal of a pod or reservation by the present state."""
+
+    errors = Sequence(Object(PodErrorSchema), least=1)

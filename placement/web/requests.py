@@ -244,7 +244,11 @@ def _flavor(given: Mapping[str, str]) -> SearchFound:
     _show_only(cluster)
     found = use_cases().flavors.find(document)
     translation = translation_document(found.translation)
-    beside = {"translation": translation, "query_used": found.query_used}
+    beside = {
+        "translation": translation,
+        "query_used": found.query_used,
+        "warnings": translation["ignored"],
+    }
     return _searched("flavor", found.search, NO_OPTIONS, cluster, **beside)
 
 

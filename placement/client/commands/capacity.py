@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from placement.client.commands.flavor import OPTIONS, document_beside
+from placement.client.commands.flavor import OPTIONS, document_beside, note_ignored
 from placement.client.display import (
     IN_CLUSTER,
     STANDARD_INPUT,
@@ -65,6 +65,8 @@ class ShowCapacity(Listing):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], Any]:
         by = parsed_args.by or ["cluster"]
         kinds, world = kinds_of(parsed_args), world_of(parsed_args)
+        for kind in kinds.values():
+            note_ignored(self, kind)
         question = {"kinds": kinds, "by": by, "world": world, **given(cluster=parsed_args.cluster)}
         rows = []
         for name, kind in self.client.post("/ext/v1/capacity", question)["kinds"].items():

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from placement.client import display
 from placement.client.commands.capacity import WORLD, world_of
-from placement.client.commands.flavor import OPTIONS, document_beside
+from placement.client.commands.flavor import OPTIONS, document_beside, note_ignored
 from placement.client.display import (
     IN_CLUSTER,
     Listing,
@@ -78,6 +78,7 @@ class ClaimRequest(Listing):
             "consumer_type": parsed_args.type,
             **_wanted(parsed_args),
         }
+        note_ignored(self, claim)
         consumer = {"consumer_uuid": parsed_args.consumer or str(uuid4())}
         together = _together(parsed_args)
         if parsed_args.count is None and not together:
