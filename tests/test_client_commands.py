@@ -342,6 +342,9 @@ def test_candidates_flavors_and_pods_are_explained_in_one_table(placement, rows,
         assert told[:2] == [f"Fits nowhere: nothing meets condition {empty + 1}.", ""]
         assert told[2 + empty].startswith(f"{empty + 1:2}  {table[empty]['condition']}: 0 of ")
         lack = f" lacks {nearest[0]['missing']} {name}: it has {nearest[0]['free']} free"
+        if name.endswith("_MILLI"):
+            # A pod's are told in CPUs.
+            lack = f" lacks {nearest[0]['missing'] / 1000:g} CPUs: it has {nearest[0]['free'] / 1000:g} free"
         assert any(line.endswith(lack) for line in told[3 + empty :])
 
 

@@ -85,7 +85,7 @@ def test_quantities_of_kubernetes_are_shown_in_gibibytes(placement):
     [
         ("reservation list edge", "No reservations in cluster edge.\n"),
         ("pod list cloud", "No pods in cluster cloud.\n"),
-        ("pod list batch --qos NONE", "No such pods in cluster batch.\n"),
+        ("pod list batch --qos system", "No such pods in cluster batch.\n"),
         ("allocation list --project none", "No such allocations.\n"),
     ],
 )

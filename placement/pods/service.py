@@ -187,11 +187,11 @@ class Pods(PodScheduler):
         """Return where a pod would go: nothing is claimed.
 
         `node_names`: only these nodes are looked at, and unknown ones left out; `most` bounds the places.
-        Raises NotFound for the cluster, and if it is `strict` for a node; ManifestError.
+        Raises NotFound for the cluster, and if it is `strict` where none of the nodes is known; ManifestError.
         """
         view, document = self._cluster_cache.snapshot(cluster), PodDocument.unnamed(cluster, pod)
-        if strict and (unknown := [name for name in node_names or () if name not in view.by_name]):
-            raise unknown_node(cluster, unknown[0])
+        if strict and node_names and not any(name in view.by_name for name in node_names):
+            raise unknown_node(cluster, min(node_names))
         incoming, ranking, columns = self._ranked(view, document, node_names)
         refusals = ranking.refusals(columns)
         best = islice(ranking.best_first(columns), most)
