@@ -187,7 +187,7 @@ class Pods(PodScheduler):
         """Return where a pod would go: nothing is claimed.
 
         `node_names`: only these nodes are looked at, and unknown ones left out; `most` bounds the places.
-        Raises NotFound for the cluster, and if it is `strict` where none of the nodes is known; ManifestError.
+        Raises NotFound for the cluster, and if it is `strict` where it has none of the nodes; ManifestError.
         """
         view, document = self._cluster_cache.snapshot(cluster), PodDocument.unnamed(cluster, pod)
         if strict and node_names and not any(name in view.by_name for name in node_names):
