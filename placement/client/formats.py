@@ -113,7 +113,9 @@ class WrappedTable(TableFormatter):
         _write(["Field", "Value"], rows, [False, False], _room(parsed_args, stdout), stdout)
 
 
-_AS_WRITTEN = {"uuid": "UUID", "uid": "UID", "url": "URL", "qos": "QoS", "cpu": "CPU", "cpus": "CPUs"}
+_AS_WRITTEN = {"qos": "QoS", "cpus": "CPUs"} | {
+    word: word.upper() for word in ("uuid", "uid", "url", "cpu", "pcpu")
+}
 
 
 def heading(name: str) -> str:

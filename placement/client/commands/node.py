@@ -56,7 +56,7 @@ class ListNodes(Listing):
     left_out_first = ("resource_provider", "age")
     kept = ("state",)
     only_wide = ("resource_provider",)
-    nothing = "nodes in cluster {cluster}"
+    nothing = "nodes in cluster {cluster}; placement host list --cluster {cluster} lists other hosts"
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         client, cluster, now = self.client, parsed_args.cluster, datetime.now(UTC)
