@@ -144,7 +144,7 @@ def test_a_tree_is_drawn_from_any_provider_with_bars_and_a_character_per_core(pl
     assert lines[0] == "edge/edge-01"
     assert "│  CUSTOM_NODE_CPU_MILLI  ██████··············  20000/60000" in lines
     # Core 0 is reserved, then come the six cores of one consumer.
-    at = lines.index("│     PCPU  12/30 on 16 providers, core-0-0 to core-0-15")
+    at = lines.index("│     PCPU  12/30 on 16 providers, core-0-0 to core-0-15; - has none to use")
     assert lines[at + 1].strip("│ ") == "-██████·········"
     assert "└─ numa-1" in lines
     drawn = placement("tree", "edge/edge-01").stdout
