@@ -13,7 +13,7 @@ from placement.common.secrets import shown
 from placement.engine.domain.errors import PlacementError
 from placement.engine.domain.inventories import ConsumerClaim, Inventory
 from placement.providers.statements.names import SHARING_TRAIT
-from placement.server.commands import DEMONSTRATION
+from placement.server.settings import DEMONSTRATION
 from placement.use_cases import UseCases
 
 _PACKAGE = Path(__file__).resolve().parents[1]
