@@ -174,8 +174,9 @@ class _TextArtist:
         levels = [leaf.levels[name] for leaf in leaves]
         used, capacity = sum(level.used for level in levels), sum(level.capacity for level in levels)
         first, last = self._short(leaves[0]), self._short(leaves[-1])
-        yield f"{name}  {used}/{capacity} on {len(leaves)} providers, {first} to {last}"
         cells = "".join(self._cell(level) for level in levels)
+        legend = f"; {self._pen.none} has none to use" if self._pen.none in cells else ""
+        yield f"{name}  {used}/{capacity} on {len(leaves)} providers, {first} to {last}{legend}"
         for start in range(0, len(cells), _CELLS_PER_LINE):
             yield f"  {cells[start : start + _CELLS_PER_LINE]}"
 

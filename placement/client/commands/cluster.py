@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from placement.client.commands.host import cpus, memory
+from placement.client.commands.host import cpu_share, memory
 from placement.client.display import (
     CLUSTER,
     ActionCommand,
@@ -178,7 +178,7 @@ class ListClusters(Listing):
         return _LISTED, [
             (
                 *(cluster[name] for name in ("name", "hosts", "nodes")),
-                *(cpus(cluster["resources"]).share, memory(cluster["resources"]).share),
+                *(cpu_share(cluster["resources"]), memory(cluster["resources"]).share),
                 *(cluster[name] for name in _LISTED[5:]),
             )
             for cluster in clusters

@@ -59,7 +59,7 @@ class ListNodes(InClusters):
     left_out_first = ("resource_provider", "created_at")
     kept = ("name", "state")
     only_wide = ("resource_provider",)
-    nothing = "nodes{where}"
+    nothing = "nodes{where}; placement host list lists other hosts"
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         columns = ("name", "state", "cpus_free", "memory_free_mib", "pods", "created_at", "resource_provider")
