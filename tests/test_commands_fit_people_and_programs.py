@@ -128,6 +128,7 @@ def test_refusing_nodes_are_grouped_by_reason_with_the_amounts_they_lack(piped, 
     assert len(json.loads(piped("pod", "preview", "edge", str(huge), "-f", "json").stdout)) == 8
     assert shown.stdout.count("Insufficient cpu ") == 1
     spread = "lacks 18 CPUs: it has 30 cores with a free CPU, and SpreadByPCPUs takes one CPU of each"
+    assert "(cpu fits on NUMA nodes 0+1; " in shown.stdout
     assert " edge/edge-01 lacks 8 CPUs: it has 40 free " in shown.stdout
     assert f" edge/edge-06 {spread} " in shown.stdout
     refused = piped("pod", "create", "edge", str(huge))
