@@ -204,12 +204,13 @@ def test_blocks_of_a_few_hosts_fill_the_width(browser: Any, demonstration: Runni
 def test_a_flavor_shows_its_translation_and_candidates(browser: Any, demonstration: RunningServer):
     with page_of(browser, demonstration.url) as (page, complaints):
         page.goto("/ui/why?kind=flavor&cluster=cloud")
-        page.fill("[name=specs]", "hw:cpu_policy=dedicated\nhw:numa_nodes=2")
+        page.fill("[name=specs]", "hw:cpu_policy=dedicated\nhw:numa_nodes=2\nhw:numa_node=1")
         page.fill("[name=image]", "hw_cpu_thread_policy=require")
         page.fill("[name=limit]", "2")
         page.click("text=Find")
         page.wait_for_selector("#found")
         assert page.inner_text("#found") == "2 candidates on 2 hosts"
+        assert page.inner_text(".warning").endswith("did you mean hw:numa_nodes?")
         page.click("summary:has-text('Asked with')")
         assert "dedicated_cpus" in page.inner_text("#translation pre")
         assert complaints == []
@@ -353,6 +354,22 @@ def test_the_command_of_a_plan_makes_the_plan_that_is_downloaded(
             compared += 1
         assert compared >= 2
         assert complaints == []
+
+
+# The first background that is seen behind an element, and the colour of its text.
+COLOURS = """(element) => {
+  let behind = element;
+  while (getComputedStyle(behind).backgroundColor === "rgba(0, 0, 0, 0)") behind = behind.parentElement;
+  return [getComputedStyle(behind).backgroundColor, getComputedStyle(element).color];
+}"""
+
+
+def test_the_versions_of_the_api_can_be_read(browser: Any, demonstration: RunningServer):
+    with page_of(browser, demonstration.url) as (page, _):
+        page.goto("/docs")
+        page.wait_for_selector(".swagger-ui .version")
+        for version in page.query_selector_all(".swagger-ui .version"):
+            assert version.evaluate(COLOURS) == ["rgb(69, 80, 95)", "rgb(255, 255, 255)"]
 
 
 def test_keys_lead_everywhere(browser: Any, demonstration: RunningServer):
