@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 import sqlalchemy as sa
@@ -209,7 +210,7 @@ def test_a_flavor_shows_its_translation_and_candidates(browser: Any, demonstrati
         page.fill("[name=limit]", "2")
         page.click("text=Find")
         page.wait_for_selector("#found")
-        assert page.inner_text("#found") == "2 candidates on 2 hosts"
+        assert page.inner_text("#found") == "The first 2 candidates on 2 of at most 4 hosts"
         page.click("summary:has-text('Asked with')")
         assert "dedicated_cpus" in page.inner_text("#translation pre")
         assert complaints == []
@@ -225,6 +226,8 @@ def test_a_query_and_its_rows_are_kept_in_step(browser: Any, demonstration: Runn
     with page_of(browser, demonstration.url) as (page, complaints):
         page.goto("/ui/why?cluster=edge")
         row, text = page.locator(".builder-row"), page.locator("[name=query]")
+        row.wait_for()
+        assert text.input_value() == "resources=PCPU:1", "the form can be sent as it is"
         row.locator("select").select_option("PCPU")
         row.locator("[data-field=amount]").fill("4")
         assert text.input_value() == "resources=PCPU:4"
@@ -296,7 +299,7 @@ def test_each_example_finds_candidates(browser: Any, demonstration: RunningServe
         assert len(addresses) >= 4
         for address in addresses:
             page.goto(address)
-            assert re.match(r"\d+ candidates? on", page.inner_text("#found")), address
+            assert re.match(r"(The first )?\d+ candidates? on", page.inner_text("#found")), address
         assert complaints == []
 
 
@@ -305,7 +308,7 @@ def test_a_suggestion_corrects_the_query(browser: Any, demonstration: RunningSer
         page.goto("/ui/why?kind=query&query=resources%3DPCP:2&limit=3")
         assert page.inner_text(".problem mark") == "PCP"
         page.click(".problem a")
-        assert page.inner_text("#found").startswith("3 candidates")
+        assert page.inner_text("#found").startswith("The first 3 candidates")
         assert page.input_value("[name=query]") == "resources=PCPU:2"
 
 
@@ -314,8 +317,25 @@ def test_a_mend_leads_to_candidates(browser: Any, demonstration: RunningServer):
         page.goto("/ui/why?kind=query&query=resources%3DPCPU:8&cluster=edge")
         assert page.inner_text("#found") == "Nothing fits"
         assert page.locator(".steps li").count() == 1
+        # What no host has in sum is offered from several providers no more.
+        page.goto("/ui/why?kind=query&query=resources%3DPCPU:61&cluster=edge")
+        assert (page.inner_text("#found"), page.locator(".mend").count()) == ("Nothing fits", 0)
+        page.goto("/ui/why?kind=query&query=resources%3DPCPU:8&cluster=edge")
+        assert re.search(r"In edge/edge-\d+/numa-\d \d+ together have 30 CPU\.", page.inner_text(".mend"))
         page.click(".mend a")
-        assert re.match(r"\d+ candidates on 8 hosts", page.inner_text("#found"))
+        assert page.inner_text("#found") == "8 candidates on 8 hosts"
+
+
+def test_a_node_that_its_pods_fill_is_not_claimed(browser: Any, demonstration: RunningServer):
+    with page_of(browser, demonstration.url) as (page, complaints):
+        page.goto(f"/ui/why?{urlencode({'query': NUMA, 'cluster': 'batch'})}")
+        rows = {name: page.locator(f"tr:has(th:has-text('{name}'))") for name in ("batch-02", "batch-03")}
+        full, cordoned = (rows[name].inner_text() for name in rows)
+        assert "19 of 16 CPU" in full
+        assert "1 of 16 CPU left beside its pods" in full
+        assert "cordoned" in cordoned
+        assert [row.locator("button").count() for row in rows.values()] == [0, 1]
+        assert complaints == []
 
 
 def test_a_candidate_is_drawn_on_its_host(browser: Any, demonstration: RunningServer):

@@ -33,7 +33,7 @@ from placement.providers.fleet import QueryNames
 from placement.web import units
 from placement.web.examples import Example, examples
 from placement.web.mistakes import Mistake, mistake
-from placement.web.search_results import by_host, funnel, mend, missed_hosts
+from placement.web.search_results import Mend, by_host, funnel, mend, missed_hosts
 from placement.web.templating import (
     HTML,
     Table,
@@ -197,19 +197,31 @@ def _drawn(found: SearchFound, given: Mapping[str, str]) -> dict[str, Any]:
     """Return the parts of a page about an answer that its document has in another form."""
     explanation = found.document["explanation"]
     missed = missed_hosts(explanation["nearest"], found.places)
-    drawn = {"steps": funnel(explanation), "missed": missed, "searched": found.cluster, "called": {}}
+    drawn: dict[str, Any] = {"missed": missed, "searched": found.cluster, "called": {}}
+    whole = None if found.search is None else use_cases().hosts.look(found.cluster).hosts
+    drawn["steps"] = funnel(explanation, whole)
     if found.search is not None:
-        hosts = {each["host"]["uuid"] for each in found.document["candidates"]}
-        hosts |= {place.root_uuid for place in found.places.values()}
+        given_by = {each["host"]["uuid"] for each in found.document["candidates"]}
+        hosts = given_by | {place.root_uuid for place in found.places.values()}
         classes = {stage["resource_class"] for stage in explanation["stages"] if "resource_class" in stage}
         uses = found.search.uses(sorted(hosts), classes & found.search.names.class_ids.keys())
-        drawn["hosts"] = by_host(found.document["candidates"], uses)
+        nodes = use_cases().host_views.nodes(given_by, lambda cluster: may("clusters:nodes:show", cluster))
+        drawn["hosts"] = by_host(found.document["candidates"], uses, nodes)
         texts = [stage["condition"] for stage in explanation["stages"]]
         texts += [str(each["score_parts"]) for each in found.document["candidates"]]
         drawn["called"] = use_cases().aggregates.called(found.cluster, uuids_in(" ".join(texts)))
         pairs = typed_query(given)
-        drawn["mend"] = mend(explanation, pairs, uses) if pairs else None
+        drawn["mend"] = mended(found, pairs)
     return drawn
+
+
+def mended(found: SearchFound, pairs: operations.Parameters) -> Mend | None:
+    """Return the query of some parameters with an amount split, if it may fit then."""
+    why = None if found.search is None else found.search.explanation
+    alternative = None if why is None else why.alternative
+    if alternative is None or not pairs:
+        return None
+    return mend(found.document["explanation"], pairs, alternative, found.places[alternative.provider].name)
 
 
 def typed_query(given: Mapping[str, str]) -> operations.Parameters:
@@ -286,6 +298,8 @@ def _searched(
     explanation = dump(ExplanationShownSchema, search.explanation)
     mentioned = {uuid for each in elements for uuid in each["allocations"]}
     mentioned |= {each["resource_provider"]["uuid"] for each in explanation["nearest"]}
+    if search.explanation is not None and search.explanation.alternative is not None:
+        mentioned.add(search.explanation.alternative.provider)
     places = use_cases().host_views.places(mentioned)
     candidates = [_candidate(each, places) for each in elements]
     document = {"kind": kind, "candidates": candidates, "explanation": explanation, **beside}

@@ -121,7 +121,7 @@ async function begin() {
   if (!classes.length) return;
   $("#builder-traits").append(...names.traits.map((name) => new Option(name, name)));
   toRows();
-  if (!text.value) $(".builder-rows", builder).append(rowOf());
+  if (!text.value) { $(".builder-rows", builder).append(rowOf()); toText(); }
   builder.hidden = false;
   builder.addEventListener("input", toText);
   text.addEventListener("input", toRows);
