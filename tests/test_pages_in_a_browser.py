@@ -338,6 +338,22 @@ def test_a_node_that_its_pods_fill_is_not_claimed(browser: Any, demonstration: R
         assert complaints == []
 
 
+def test_room_says_what_is_closed_and_what_is_lost_without_some_hosts(
+    browser: Any, demonstration: RunningServer
+):
+    with page_of(browser, demonstration.url) as (page, complaints):
+        page.goto(f"/ui/room?{urlencode({'query': NUMA, 'without': 'edge/edge-01'})}")
+        heading, rest = page.inner_text("section[aria-labelledby=counted]").split("\n", 1)
+        assert re.fullmatch(r"Room for \d+ to \d+ more, with these hosts for \d+ to \d+", heading)
+        assert rest.strip().startswith("6 of it on closed nodes.")
+        page.goto("/ui/figures")
+        assert "6 on closed nodes" in page.inner_text("main")
+        page.goto("/ui/room?query=resources%3DPCPU:4")
+        page.click(".mend a")
+        assert re.fullmatch(r"Room for \d+ more", page.inner_text("#counted"))
+        assert complaints == []
+
+
 def test_a_candidate_is_drawn_on_its_host(browser: Any, demonstration: RunningServer):
     with page_of(browser, demonstration.url) as (page, complaints):
         page.goto("/ui/why?kind=query&query=resources_1%3DPCPU:8%26split_1%3DPCPU&cluster=edge&limit=1")

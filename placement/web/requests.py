@@ -17,7 +17,7 @@ from placement.allocations.rendering import score_members
 from placement.common.documents import MOST_MANIFEST_VALUES, manifest_of_kind, parse_yaml
 from placement.common.microversions import NEWEST
 from placement.engine.domain import request_scope
-from placement.engine.domain.errors import BadRequest, NotFound
+from placement.engine.domain.errors import BadRequest, Forbidden, NotFound
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.engine.domain.inventories import ConsumerClaim
 from placement.engine.numa.cpus import parse_cpu_list
@@ -211,17 +211,25 @@ def _drawn(found: SearchFound, given: Mapping[str, str]) -> dict[str, Any]:
         texts += [str(each["score_parts"]) for each in found.document["candidates"]]
         drawn["called"] = use_cases().aggregates.called(found.cluster, uuids_in(" ".join(texts)))
         pairs = typed_query(given)
-        drawn["mend"] = mended(found, pairs)
+        drawn["mend"] = _mended(found, pairs)
     return drawn
 
 
-def mended(found: SearchFound, pairs: operations.Parameters) -> Mend | None:
+def _mended(found: SearchFound, pairs: operations.Parameters) -> Mend | None:
     """Return the query of some parameters with an amount split, if it may fit then."""
     why = None if found.search is None else found.search.explanation
     alternative = None if why is None else why.alternative
     if alternative is None or not pairs:
         return None
     return mend(found.document["explanation"], pairs, alternative, found.places[alternative.provider].name)
+
+
+def mend_of(given: Mapping[str, str]) -> Mend | None:
+    """Return the query in a form with an amount split, if it may fit then and the caller may ask."""
+    try:
+        return _mended(_query(given), typed_query(given))
+    except Forbidden:
+        return None
 
 
 def typed_query(given: Mapping[str, str]) -> operations.Parameters:
