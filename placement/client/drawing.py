@@ -291,7 +291,7 @@ def _reservations(node: Mapping[str, Any]) -> Iterator[str]:
 
 
 _OF = {"fit": "requests fit", "empty": "hosts are empty", "free": "more hosts are empty"}
-_GUESSED = "guessed: its request is not known, so amounts and traits are kept"
+_GUESSED = "guessed: its request is not known, so amounts, traits and aggregates are kept"
 
 
 def summary(plan: Mapping[str, Any]) -> str:

@@ -209,7 +209,7 @@ class Plans:
         view = self._keeper.current()
         snapshots = [self._cluster_cache.snapshot(name) for name in (homes if chosen is None else chosen)]
         ground = SearchedForest(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
-        roster = Roster(view, self._candidates, ground, snapshots, frozenset(homes.values()), budget)
+        roster = Roster(view, self._candidates, ground, snapshots, budget)
         inside = ground.roots.tolist()
         outside: set[int] = set()
         if chosen is not None:
