@@ -354,6 +354,20 @@ def test_room_says_what_is_closed_and_what_is_lost_without_some_hosts(
         assert complaints == []
 
 
+def test_what_stays_is_called_by_its_name(browser: Any, demonstration: RunningServer):
+    with page_of(browser, demonstration.url) as (page, complaints):
+        page.goto("/ui/moves?goal=empty&hosts=edge/edge-02,batch/batch-09")
+        assert re.fullmatch(r"\d moves would empty 1 of 2 hosts", page.inner_text("#plan"))
+        assert "ml/trainer-1 on batch/batch-09: no other host" in page.inner_text(
+            "section[aria-labelledby=left]"
+        )
+        page.goto("/ui/moves?goal=fit&query=resources%3DPCPU:1")
+        assert "and 1 request" in page.inner_text("section[aria-labelledby=hosts]")
+        page.goto("/ui/moves?goal=free&free=1")
+        assert re.search(r"\d hosts are empty already", page.inner_text("section[aria-labelledby=plan]"))
+        assert complaints == []
+
+
 def test_a_candidate_is_drawn_on_its_host(browser: Any, demonstration: RunningServer):
     with page_of(browser, demonstration.url) as (page, complaints):
         page.goto("/ui/why?kind=query&query=resources_1%3DPCPU:8%26split_1%3DPCPU&cluster=edge&limit=1")

@@ -271,9 +271,9 @@ def _sentences(misses: Sequence[Mapping[str, Any]], host: str) -> Iterator[str]:
         else:
             yield from miss["sentences"]
     for (name, wanted, free), providers in alike.items():
-        missing = units.amount(wanted - free, name)
+        missing = units.amount_of(wanted - free, name)
         on = units.listed(providers, 1)
-        yield f"{missing} of {units.plain(name)} missing: {units.share(free, wanted, name)} free on {on}"
+        yield f"{missing} missing: {units.share(free, wanted, name)} free on {on}"
 
 
 def _marking(path: str, misses: Sequence[Mapping[str, Any]]) -> str:
