@@ -310,6 +310,11 @@ def test_a_suggestion_corrects_the_query(browser: Any, demonstration: RunningSer
         page.click(".problem a")
         assert page.inner_text("#found").startswith("The first 3 candidates")
         assert page.input_value("[name=query]") == "resources=PCPU:2"
+        page.goto("/ui/moves?goal=empty&hosts=compute-01")
+        assert page.inner_text(".problem").startswith("Hosts to empty: there is no host")
+        page.click(".problem a:has-text('cloud/compute-01')")
+        assert page.input_value("[name=hosts]") == "cloud/compute-01"
+        assert "would" in page.inner_text("#plan") or "enough" in page.inner_text("#plan")
 
 
 def test_a_mend_leads_to_candidates(browser: Any, demonstration: RunningServer):

@@ -31,7 +31,7 @@ from placement.web import units
 from placement.web.capacity import request_kind
 from placement.web.requests import answered, chosen_kind, shown_answer, typed_query
 from placement.web.search_results import query_text, summed
-from placement.web.templating import asked, page, whole
+from placement.web.templating import asked, may, page, whole
 
 GOALS = {
     FIT: "Make requests fit",
@@ -106,7 +106,7 @@ def _left(plan: Plan) -> Iterator[StayingConsumer]:
     shown = plan.left[:_LEFT_SHOWN]
     uuids = {each.consumer for each in shown}
     pods = use_cases().finder.names_of_pods(uuids)
-    holders = use_cases().holdings.of_consumers(uuids)
+    holders = use_cases().holdings.of_consumers(uuids) if may("allocations:list") else {}
     places = use_cases().host_views.places({each.host for each in shown})
     for each in shown:
         holder = holders.get(each.consumer)

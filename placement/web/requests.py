@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeVar
 
 import orjson
@@ -32,7 +34,7 @@ from placement.pods.views import NamedPlace
 from placement.providers.fleet import QueryNames
 from placement.web import units
 from placement.web.examples import Example, examples
-from placement.web.mistakes import Mistake, mistake
+from placement.web.mistakes import Mistake, in_field, mistake
 from placement.web.search_results import Mend, by_host, funnel, mend, missed_hosts
 from placement.web.templating import (
     HTML,
@@ -163,13 +165,41 @@ def answered(
     try:
         return ask(), []
     except FlavorRefused as refused:
-        return None, [Mistake(message) for _, message in refused.problems]
+        return None, [Mistake(in_field(message)) for _, message in refused.problems]
     except NotFound as error:
         return None, [Mistake(str(error), status=404)]
     except BadRequest as error:
         text = given.get("query", "") if chosen_kind() == "query" else ""
         names = _known_names() if text else ()
-        return None, [mistake(each, text, names) for each in getattr(error, "findings", (str(error),))]
+        found = [mistake(each, text, names) for each in getattr(error, "findings", (str(error),))]
+        return None, [each if each.word else _of_host(each, given) for each in found]
+
+
+_UNKNOWN_HOST = re.compile(r"(?:world\.(without)|goal\.empty)\[\d+\]: there is no host '(.*)' here")
+_MOST_LIKE = 50
+
+
+def _of_host(found: Mistake, given: Mapping[str, str]) -> Mistake:
+    """Return a mistake with its field by name, and if it is an unknown host, with a host that is like it."""
+    message = in_field(found.message)
+    unknown = _UNKNOWN_HOST.match(found.message)
+    if unknown is None:
+        return found._replace(message=message)
+    field, name = unknown[1] or "hosts", unknown[2]
+    before, _, after = given.get(field, "").partition(name)
+    instead = _host_like(name, given.get("cluster") or None)
+    return Mistake(f"{message}.", before, name, after, instead, field=field)
+
+
+def _host_like(name: str, cluster: str | None) -> str:
+    """Return the name of a host that is like this name, empty if there is none or the caller sees none."""
+    with suppress(Forbidden, NotFound):
+        for part in filter(None, (name, re.split(r"\d", name)[0])):
+            found = use_cases().finder.providers(part, cluster, _MOST_LIKE)
+            like = get_close_matches(name, [each.name for each in found if each.is_root], 1, 0.5)
+            if like:
+                return like[0]
+    return ""
 
 
 def _known_names() -> set[str]:
