@@ -233,7 +233,7 @@ def test_a_query_and_its_rows_are_kept_in_step(browser: Any, demonstration: Runn
         assert text.input_value() == "resources=PCPU:4"
         row.locator("[data-field=several]").check()
         page.click("text=Add a resource")
-        row.nth(1).locator("select").select_option("MEMORY_MB")
+        assert row.nth(1).locator("select").input_value() == "MEMORY_MB", "no class twice"
         row.nth(1).locator("[data-field=amount]").fill("16384")
         assert row.nth(1).locator("output").inner_text() == "16 GiB"
         assert text.input_value() == "resources=MEMORY_MB:16384&resources_1=PCPU:4&split_1=PCPU"
@@ -258,8 +258,10 @@ def test_a_query_and_its_rows_are_kept_in_step(browser: Any, demonstration: Runn
 
 def test_rows_of_one_class_stay_two_amounts(browser: Any, demonstration: RunningServer):
     with page_of(browser, demonstration.url) as (page, complaints):
-        page.goto("/ui/why")
+        page.goto("/ui/why?resources=PCPU:-3")
         page.wait_for_selector(".builder-row")
+        assert page.input_value("[name=query]") == "resources=PCPU:-3"
+        assert page.locator("[data-field=amount]:invalid").input_value() == "-3"
         page.fill(
             "[name=query]", "resources_a=PCPU:2&resources_b=PCPU:4&resources=MEMORY_MB:1024&group_policy=none"
         )
@@ -508,6 +510,15 @@ def test_a_pod_is_claimed_by_clicking(browser: Any, demonstration: RunningServer
         pod = Service(demonstration.url).must("GET", "/ext/v1/clusters/edge/pods/default/example")
         assert pod["node"] == node
         assert findings(page) == []
+        page.goto("/ui/why?kind=pod&cluster=edge")
+        page.click("text=Find")
+        page.wait_for_selector("#found")
+        page.locator(f"tbody tr:not(:has-text('{node}')) button").first.click()
+        page.wait_for_selector(f".problem:has-text('{node}')")
+        assert "example.org/main" in page.input_value("[name=pod]"), "the form is as it was"
+        assert findings(page) == []
+        page.click("text=The pod of this name as it is")
+        page.wait_for_selector("h1:has-text('Pod default/example')")
         page.goto("/ui/search?q=default/exam")
         assert page.inner_text("h1") == "Pod default/example"
         page.click("summary:has-text('Release')")

@@ -20,6 +20,7 @@ from placement.providers.fleet import COMMON_REQUEST
 from placement.web import units
 from placement.web.requests import (
     answered,
+    as_query,
     chosen_kind,
     cluster_of_pod,
     flavor_document,
@@ -73,6 +74,8 @@ def _on_closed(room: KindRoom, closed: Mapping[str, set[str]]) -> int:
 @page("/room")
 @page("/room", "POST", reads=True)
 def _room() -> Response:
+    if moved := as_query("/room"):
+        return moved
     kind, given = chosen_kind(), asked()
     found, mistakes = answered(lambda: _counted(kind, given), given)
     room, before = (None, None) if found is None else found

@@ -32,6 +32,7 @@ _LABELS = {
     "empty": "Hosts to empty",
     "without": "Without these hosts",
     "cluster": "Cluster",
+    "order_by": "Best first by",
 }
 _PLACE = re.compile(r"(?:flavor\.|world\.|goal\.)?(\w+)(?:\[(\d+)\])?: ")
 
@@ -73,6 +74,11 @@ def mistake(message: str, text: str, names: Collection[str]) -> Mistake:
     like = like or get_close_matches(found[0].upper(), () if is_parameter else names, 1)
     instead = like[0] if like else ""
     return Mistake(about if like else message, before, found[0], after, instead)
+
+
+def is_of_query(parameter: str) -> bool:
+    """Return whether a parameter belongs into the text of a query, as no field of a form is called so."""
+    return _WITH_SUFFIX.fullmatch(parameter) is not None and parameter not in _LABELS
 
 
 def in_field(message: str) -> str:

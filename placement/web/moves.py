@@ -29,7 +29,7 @@ from placement.planning.plans import (
 from placement.planning.schemas import PlanShownSchema
 from placement.web import units
 from placement.web.capacity import request_kind
-from placement.web.requests import answered, chosen_kind, shown_answer, typed_query
+from placement.web.requests import answered, as_query, chosen_kind, shown_answer, typed_query
 from placement.web.search_results import query_text, summed
 from placement.web.templating import asked, may, page, whole
 
@@ -59,6 +59,8 @@ def _cluster_of_form() -> dict[str, str]:
 @page("/moves", rule="plans:make", target=cluster_of_query)
 @page("/moves", "POST", "plans:make", target=_cluster_of_form, reads=True)
 def _moves() -> Response:
+    if moved := as_query("/moves"):
+        return moved
     given = asked()
     goal = given.get("goal", FIT)
     if goal not in GOALS:

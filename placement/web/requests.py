@@ -19,7 +19,7 @@ from placement.allocations.rendering import score_members
 from placement.common.documents import MOST_MANIFEST_VALUES, manifest_of_kind, parse_yaml
 from placement.common.microversions import NEWEST
 from placement.engine.domain import request_scope
-from placement.engine.domain.errors import BadRequest, Forbidden, NotFound
+from placement.engine.domain.errors import BadRequest, Conflict, Forbidden, NotFound
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.engine.domain.inventories import ConsumerClaim
 from placement.engine.numa.cpus import parse_cpu_list
@@ -34,14 +34,15 @@ from placement.pods.views import NamedPlace
 from placement.providers.fleet import QueryNames
 from placement.web import units
 from placement.web.examples import Example, examples
-from placement.web.mistakes import Mistake, in_field, mistake
-from placement.web.search_results import Mend, by_host, funnel, mend, missed_hosts
+from placement.web.mistakes import Mistake, in_field, is_of_query, mistake
+from placement.web.search_results import Mend, by_host, funnel, mend, missed_hosts, query_text
 from placement.web.templating import (
     HTML,
     Table,
     address,
     asked,
     clusters,
+    html,
     may,
     page,
     require,
@@ -80,6 +81,8 @@ _AMOUNTS = {"vcpus": "vcpus", "ram": "memory_mb", "disk": "root_gb"}
 @page("/why")
 @page("/why", "POST", reads=True)
 def _why() -> Response:
+    if moved := as_query("/why"):
+        return moved
     kind, given = chosen_kind(), asked()
     found, mistakes = answered(lambda: _ASKED[kind](given), given)
     document = {} if found is None else found.document
@@ -146,6 +149,15 @@ def _names() -> Response:
     classes = [{"name": each, "unit": unit.name, "divisor": unit.divisor} for each, unit in counted]
     body = orjson.dumps({"classes": classes, "traits": names.traits})
     return Response(body, content_type="application/json")
+
+
+def as_query(path: str) -> Response | None:
+    """Return the way to the page with the parameters of the API as its query, None if there are none."""
+    given = [each for each in request.args.items(multi=True) if is_of_query(each[0])]
+    if not given or "query" in request.args:
+        return None
+    others = {name: value for name, value in request.args.items() if not is_of_query(name)}
+    return to(address(path, **others, query=query_text(given)))
 
 
 def chosen_kind() -> str:
@@ -242,6 +254,9 @@ def _drawn(found: SearchFound, given: Mapping[str, str]) -> dict[str, Any]:
         drawn["called"] = use_cases().aggregates.called(found.cluster, uuids_in(" ".join(texts)))
         pairs = typed_query(given)
         drawn["mend"] = _mended(found, pairs)
+    if "query_used" in found.document:
+        used = found.document["translation"][found.document["query_used"]]
+        drawn["asked_with"] = query_text(operations.read(used))
     return drawn
 
 
@@ -484,8 +499,22 @@ def _claim_pod() -> Response:
     namespace, name = str(metadata.get("namespace") or "default"), str(metadata.get("name") or "")
     if not name:
         raise BadRequest("Pod.metadata.name: a pod that is placed needs a name")
-    if given.get("node"):
-        use_cases().pods.bind(cluster, namespace, name, "", given["node"], pod)
-    else:
-        use_cases().pods.place(cluster, PodDocument.named(cluster, namespace, name, pod))
-    return to(address(f"/pods/{cluster}/{namespace}/{name}", claimed=1))
+    own_page = f"/pods/{cluster}/{namespace}/{name}"
+    try:
+        if given.get("node"):
+            use_cases().pods.bind(cluster, namespace, name, "", given["node"], pod)
+        else:
+            use_cases().pods.place(cluster, PodDocument.named(cluster, namespace, name, pod))
+    except Conflict as error:
+        # With the form as it was, so that another node can be chosen.
+        return html(
+            "why.html",
+            409,
+            document={},
+            kind="pod",
+            given=given,
+            mistakes=[Mistake(str(error), status=409)],
+            conflicting=address(own_page),
+            clusters=[cluster],
+        )
+    return to(address(own_page, claimed=1))
