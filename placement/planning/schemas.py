@@ -307,12 +307,13 @@ class HostRoomShownSchema(AnswerSchema):
 
 
 class KindRoomShownSchema(AnswerSchema):
-    """The room for a kind, summed as was asked for."""
+    """The room for a kind, summed as was asked for; for pods with Kubernetes' names of classes."""
 
     total = Object(RoomShownSchema)
     clusters = Sequence(Object(ClusterRoomSchema), metadata=OPTIONAL)
     aggregates = Sequence(Object(AggregateRoomSchema), metadata=OPTIONAL)
     hosts = Sequence(Object(HostRoomShownSchema), metadata=OPTIONAL)
+    resources = Mapping(fields.NAME, String(), metadata=OPTIONAL)
 
 
 class CapacitiesSchema(AnswerSchema):

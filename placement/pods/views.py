@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from placement.allocations.kubernetes_resources import host_class
+from placement.allocations.orders import PODS
 from placement.allocations.statements import lists
 from placement.allocations.statements.lists import ListedHolding
 from placement.engine.domain import request_scope
@@ -18,6 +20,7 @@ from placement.pods.cache import ClusterCache, ClusterFacts, NodeLoader
 from placement.pods.cycle import Kept, kept_on
 from placement.pods.gangs import due_on
 from placement.pods.host import (
+    HOST,
     Place,
     foreign_cpus,
     host_pools,
@@ -221,7 +224,7 @@ class Closure(StrEnum):
 
 
 class NodeState(NamedTuple):
-    """The state of a node: how many pods it has, and why it is closed to pods, if it is."""
+    """The state of a node: how many pods count on it, and why it is closed to pods, if it is."""
 
     pods: int
     closed: list[Closure]
@@ -244,9 +247,16 @@ class ClosedNodes:
         """Return the states of the nodes of a cluster by name. Raises NotFound, Unavailable."""
         nodes = self._cluster_cache.snapshot(cluster).nodes.values()
         return {
-            node.name: NodeState(len(node.pods), list(dict.fromkeys(by for by, _ in closures(node))))
+            node.name: NodeState(_pods_on(node), list(dict.fromkeys(by for by, _ in closures(node))))
             for node in nodes
         }
+
+
+def _pods_on(node: NodeInfo) -> int:
+    """Return how many of the pods that the node may have are taken; if it has no limit, its pods."""
+    name = host_class(PODS).name
+    limit = node.offers.capacities.get(Place(HOST, name))
+    return len(node.pods) if limit is None else limit - node.unused.get(name, limit)
 
 
 def closures(node: NodeInfo) -> Iterator[tuple[Closure, str]]:

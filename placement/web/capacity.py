@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from flask import Response
 
 from placement.allocations.world import NOTHING_DIFFERENT, WorldRequest
+from placement.engine.domain.units import each_once, name_of
 from placement.http import operations
 from placement.http.context import use_cases
 from placement.http.schemas import dump
@@ -145,7 +146,7 @@ def _best(found: KindRoom) -> list[list[str]]:
     having = (host for host in found.hosts or () if host.upper)
     hosts = sorted(having, key=lambda host: (-host.lower, host.name or ""))[:_HOSTS_SHOWN]
     return escaped(
-        (each.like or each.uuid, each.name or each.uuid, number_of(each), units.plain(each.runs_out_first))
+        (each.like or each.uuid, each.name or each.uuid, number_of(each), _called(found, each.runs_out_first))
         for each in hosts
     )
 
@@ -172,15 +173,22 @@ def _groups(found: KindRoom) -> Iterator[GroupRoom]:
     for room in found.aggregates or ():
         rooms.append((f"aggregate {room.name or room.place}", room.place if room.name else "", room))
     for name, uuid, room in rooms:
-        stranded = [
-            f"{units.amount(each.stranded, of)} of {units.plain(of)}"
-            for of, each in room.classes.items()
-            if each.stranded
-        ]
-        first = units.plain(room.runs_out_first or "")
+        amounts = {of: each.stranded for of, each in room.classes.items() if each.stranded}
+        if found.resources is None:
+            stranded = [units.amount_of(each, of) for of, each in amounts.items()]
+        else:
+            stranded = each_once(amounts, found.resources)
+        first = _called(found, room.runs_out_first or "")
         yield GroupRoom(
             name, uuid, number_of(room), first, room.taking, room.hosts, room.fragmentation, stranded
         )
+
+
+def _called(found: KindRoom, resource_class: str) -> str:
+    """Return the name of a class, for pods that of the resource."""
+    if not resource_class or found.resources is None:
+        return units.plain(resource_class)
+    return name_of(resource_class, found.resources[resource_class])
 
 
 def number_of(room: CapacityCount | HostCount) -> str:

@@ -61,7 +61,7 @@ class Mistake(NamedTuple):
 def mistake(message: str, text: str, names: Collection[str]) -> Mistake:
     """Return what is wrong with a query; `names` are the classes, traits and clusters that it may name."""
     # The parameters that there are, which follow, name nothing that is wrong.
-    about = message.partition("; there are ")[0]
+    about = re.split("; there are |; did you mean ", message)[0]
     mentioned = set(_QUOTED.findall(about)) or set(_WORD.findall(about))
     words = [found for found in _WORD.finditer(text) if found[0] in mentioned]
     strange = [found for found in words if found[0] not in names and not _WITH_SUFFIX.fullmatch(found[0])]

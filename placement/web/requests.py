@@ -22,6 +22,7 @@ from placement.engine.domain import request_scope
 from placement.engine.domain.errors import BadRequest, Conflict, Forbidden, NotFound
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.engine.domain.inventories import ConsumerClaim
+from placement.engine.domain.units import unit_of
 from placement.engine.numa.cpus import parse_cpu_list
 from placement.flavors.nova.flavor import FlavorRefused
 from placement.flavors.nova.translation import translation_document
@@ -32,7 +33,6 @@ from placement.pods.reading import PodDocument
 from placement.pods.schemas import PodTranslationSchema, PreviewSchema
 from placement.pods.views import NamedPlace
 from placement.providers.fleet import QueryNames
-from placement.web import units
 from placement.web.examples import Example, examples
 from placement.web.mistakes import Mistake, in_field, is_of_query, mistake
 from placement.web.search_results import Mend, by_host, funnel, mend, missed_hosts, query_text
@@ -145,7 +145,7 @@ def _names() -> Response:
     names = _offered()
     # CPUs first, then the standard classes, then custom ones.
     usual = sorted(names.classes, key=lambda each: (each.startswith("CUSTOM_"), not each.endswith("CPU")))
-    counted = [(each, units.unit_of(each)) for each in usual]
+    counted = [(each, unit_of(each)) for each in usual]
     classes = [{"name": each, "unit": unit.name, "divisor": unit.divisor} for each, unit in counted]
     body = orjson.dumps({"classes": classes, "traits": names.traits})
     return Response(body, content_type="application/json")
@@ -309,7 +309,11 @@ def _flavor(given: Mapping[str, str]) -> SearchFound:
     _show_only(cluster)
     found = use_cases().flavors.find(document)
     translation = translation_document(found.translation)
-    beside = {"translation": translation, "query_used": found.query_used}
+    beside = {
+        "translation": translation,
+        "query_used": found.query_used,
+        "warnings": translation["ignored"],
+    }
     return _searched("flavor", found.search, NO_OPTIONS, cluster, **beside)
 
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from placement.client import display
 from placement.client.commands.capacity import WORLD, world_of
-from placement.client.commands.flavor import OPTIONS, document_beside
+from placement.client.commands.flavor import OPTIONS, document_beside, note_ignored
 from placement.client.display import (
     IN_CLUSTER,
     Listing,
@@ -25,7 +25,7 @@ from placement.client.display import (
 )
 from placement.client.formats import amounts, lines
 
-_COLUMNS = ("Consumer", "Provider", "Amounts", "Groups", "UUID")
+_COLUMNS = ("consumer", "provider", "amounts", "groups", "uuid")
 _OWNER = "operator"
 _TYPE = "INSTANCE"
 
@@ -67,7 +67,7 @@ class ClaimRequest(Listing):
         argument("--dry-run", action="store_true", help="claim nothing, show what they would get"),
         *WORLD,
     )
-    left_out_first = ("UUID", "Groups")
+    left_out_first = ("uuid", "groups")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         if parsed_args.count is not None and parsed_args.consumer is not None:
@@ -78,6 +78,7 @@ class ClaimRequest(Listing):
             "consumer_type": parsed_args.type,
             **_wanted(parsed_args),
         }
+        note_ignored(self, claim)
         consumer = {"consumer_uuid": parsed_args.consumer or str(uuid4())}
         together = _together(parsed_args)
         if parsed_args.count is None and not together:

@@ -73,7 +73,7 @@ class ListHosts(Listing):
         argument("--cluster", help="in this cluster only"),
         limit(f"N hosts at most (else {_SHOWN} for people)"),
     )
-    left_out_first = ("uuid", "disk_free", "cluster")
+    left_out_first = ("uuid", "disk_free_gb", "cluster")
     only_wide = ("uuid",)
     nothing = "hosts"
     filters = ("cluster",)
@@ -87,8 +87,8 @@ class ListHosts(Listing):
             "cpu_use",
             "cpus_free",
             "memory_use",
-            "memory_free",
-            "disk_free",
+            "memory_free_mib",
+            "disk_free_gb",
             "uuid",
         )
         return columns, map(_row, hosts)
