@@ -488,6 +488,19 @@ class NodeInfo:
                 free[name] = min(units, max(0, offers.capacities[place] - taken.get(place, 0)))
         return free
 
+    def host_after(self, claim: Mapping[Place, int]) -> dict[str, tuple[int, int, int]]:
+        """Return what is in use before and after a claim beside pods, and the capacity, by class of the host.
+
+        It has the classes of which the claim takes something.
+        """
+        offers, found = self.template.offers, {}
+        for place, units in with_host_shares(offers, claim).items():
+            if place.path == HOST and place in offers.capacities:
+                capacity = offers.capacities[place]
+                used = capacity - self.free.get(place.resource_class, 0)
+                found[place.resource_class] = used, used + units, capacity
+        return found
+
     @cached_property
     def accountant(self) -> Accountant:
         """Return the accountant of what is left on its NUMA nodes after recorded pods; only to be read."""

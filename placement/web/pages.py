@@ -130,6 +130,7 @@ def attach(application: Flask) -> None:
     application.register_blueprint(blueprint)
     filters = {
         "amount": units.amount,
+        "amount_of": units.amount_of,
         "plain_class": units.plain,
         "requested": units.requested,
         "named": templating.named,

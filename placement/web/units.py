@@ -29,6 +29,12 @@ def share(part: float, whole: float, resource_class: str) -> str:
     return f"{number(part / unit.divisor)} of {number(whole / unit.divisor)} {unit.name}"
 
 
+def amount_of(value: float, resource_class: str) -> str:
+    """Return an amount with its unit, and its class where that says more: `6 CPU of PCPU`, `4 vCPU`."""
+    says_all = unit_of(resource_class).name.casefold() == plain(resource_class).casefold()
+    return amount(value, resource_class) + ("" if says_all else f" of {plain(resource_class)}")
+
+
 def counted(count: int, thing: str, things: str = "") -> str:
     """Return how many things there are, in the right number: `1 host`, `12 hosts`."""
     return f"{number(count)} {thing if count == 1 else things or f'{thing}s'}"
