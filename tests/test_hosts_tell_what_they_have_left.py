@@ -55,6 +55,19 @@ def test_a_cluster_has_the_sums_of_its_hosts_if_they_are_asked_for(edge: Client)
     assert "include: must be use" in detail(edge.get("/ext/v1/clusters?include=state"))
 
 
+def test_the_overview_counts_what_all_pods_request_as_the_hosts_do(edge: Client):
+    assert edge.put(f"{EDGE}/pods/default/web", pod_manifest()).status_code == 201
+    node = edge.get(HOSTS).json["hosts"][0]["resources"]
+    page = edge.get("/ui/?format=json").json
+    cpus, memory = (page["figures"]["use"][name] for name in ("CPU", "Memory"))
+    of_node = node["CUSTOM_NODE_CPU_MILLI"]
+    assert of_node["used"] > 0
+    assert (cpus["used"], cpus["capacity"]) == (of_node["used"] / 1000 + 3, of_node["capacity"] / 1000 + 16)
+    assert memory["used"] == node["CUSTOM_NODE_MEMORY_MB"]["used"] > node["MEMORY_MB"]["used"] == 0
+    first = [each["class"] for each in page["groups"][0]["resources"][:2]]
+    assert first == ["CUSTOM_NODE_CPU_MILLI", "CUSTOM_NODE_MEMORY_MB"]
+
+
 def test_a_node_tells_its_pods_and_why_it_is_closed_if_that_is_asked_for(edge: Client):
     (named,) = edge.get(f"{EDGE}/nodes").json["nodes"]
     assert named.keys() == {"name", "resource_provider", "created_at"}

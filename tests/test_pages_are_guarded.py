@@ -453,7 +453,7 @@ def test_links_and_lists_of_a_bound_token_are_about_its_clusters(visitor: FlaskC
     assert overfull["name"] == "edge/full"
     overview = visitor.get("/ui/").text
     links = {unescape(link) for link in re.findall(r'href="(/ui/[^"]*)"', overview)}
-    assert {"/ui/hosts?cluster=edge", "/ui/map?by=use&class=MEMORY_MB&cluster=edge"} <= links
+    assert {"/ui/hosts?cluster=edge", "/ui/map?by=use&class=CUSTOM_NODE_MEMORY_MB&cluster=edge"} <= links
     for link in links:
         assert visitor.get(link).status_code == 200, link
     for page in ("map", "hosts", "consumers", "why", "room", "moves"):

@@ -539,6 +539,23 @@ def test_a_page_says_how_old_it_is(browser: Any, demonstration: RunningServer):
             page.wait_for_selector(f"#fresh:has-text('{age}')")
 
 
+def test_a_page_says_that_the_service_does_not_answer(browser: Any, demonstration: RunningServer):
+    with page_of(browser, demonstration.url) as (page, _):
+        page.clock.install()
+        drawn(page, "/ui/")
+        page.context.set_offline(True)
+        page.clock.fast_forward("01:00")
+        page.wait_for_selector("#old:has-text('No answer since')")
+        page.wait_for_selector(".map-state:has-text('These hosts are as they were')")
+        assert "line-through" in page.locator(".tile.good .figure").evaluate(
+            "each => getComputedStyle(each).textDecoration"
+        )
+        assert findings(page) == []
+        page.context.set_offline(False)
+        page.clock.fast_forward("01:00")
+        page.locator("#old").wait_for(state="hidden")
+
+
 def test_choices_are_complete_once_somebody_comes_near(browser: Any, demonstration: RunningServer):
     with page_of(browser, demonstration.url) as (page, complaints):
         page.goto("/ui/consumers?cluster=edge")

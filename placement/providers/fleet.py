@@ -168,9 +168,9 @@ class FleetSnapshot:
         offered = (id_ for id_, column in self._view.forest.inventories.items() if column.count)
         return sorted(names[class_id] for class_id in offered if class_id in names)
 
-    def most_offered(self, classes: Sequence[str]) -> str:
-        """Return the class, of these, that the most hosts have; the first of several."""
-        return max(classes, key=lambda name: self._shares(FleetFigure.USE, name).holders)
+    def most_used(self, classes: Sequence[str]) -> str:
+        """Return the class, of these, with the most use over all hosts; of several the most offered one."""
+        return max(classes, key=lambda name: self._shares(FleetFigure.USE, name).weight)
 
     @property
     def hosts(self) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 from flask import Response, request
 
+from placement.common.host_use import ALL_CPUS, ALL_MEMORY, NODE_CPU, NODE_MEMORY, Use, cpus, memory
 from placement.engine.domain.audit import AuditFilter
 from placement.engine.domain.errors import BadRequest, NotFound
 from placement.http.context import use_cases
@@ -65,10 +66,10 @@ def chosen(look: FleetSnapshot, cluster: str | None = None) -> dict[str, Any]:
         raise BadRequest(f"by: {name!r} is none of {', '.join(FleetFigure)}")
     resource_class = request.args.get("class")
     if not resource_class:
-        # To begin with, of the usual classes the one that most hosts offer.
+        # To begin with, of the usual classes the one in most use.
         usual = [each for each in _USUAL_CLASSES if each in classes]
         first = (usual or classes or _USUAL_CLASSES)[0]
-        resource_class = look.most_offered(usual) if len(usual) > 1 else first
+        resource_class = look.most_used(usual) if len(usual) > 1 else first
     figure = FleetFigure(name)
     return {
         "by": str(figure),
@@ -235,10 +236,8 @@ _RECENT = datetime.timedelta(minutes=15)
 _SHOWN = 8
 # What capacity and the fleet call hosts in no cluster and no aggregate.
 _NONE, _NEITHER = "none", "neither"
-# These are shown first, in this order; the figures of the whole are of all but disks.
-_FIRST = ("PCPU", "VCPU", "MEMORY_MB", "DISK_GB")
-_SUMMED = _FIRST[:-1]
 _DEDICATED = "PCPU"
+_OFTEN = {"PCPU", "VCPU", NODE_CPU, NODE_MEMORY}
 # Larger clusters have their nodes read for a page of their own only.
 _MOST_NODES = 2000
 
@@ -277,18 +276,38 @@ def _overview() -> Response:
 def _figures(look: FleetSnapshot, groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the figures of the whole fleet that cost no query of their own."""
     refused = refused_now(look)
-    sums: dict[str, dict[str, int]] = {}
-    for each in (each for group in groups for each in group["resources"] if each["class"] in _SUMMED):
-        known = sums.get(each["class"], {"capacity": 0, "used": 0})
-        sums[each["class"]] = {name: known[name] + each[name] for name in known}
     return {
         "hosts": look.hosts,
         "storage": look.storage,
-        "use": {name: sums[name] for name in _SUMMED if name in sums},
+        "use": _use(groups),
         "overfull": refused["overfull_count"],
         "refused": sum(each["count"] for each in refused["refused"]),
         "failing": [each.name for each in use_cases().health.checks() if not each.ok],
     }
+
+
+def _use(groups: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the use of all hosts, by name: of memory, of the kinds of CPUs, of all CPUs that pods request.
+
+    With each comes the class that shows it on the map, and the one that has its unit.
+    """
+    sums: dict[str, list[Use]] = defaultdict(list)
+    for group in groups:
+        resources = {each["class"]: each for each in group["resources"]}
+        for name in _OFTEN & resources.keys():
+            sums[name].append(Use(resources[name]["capacity"], resources[name]["used"]))
+        sums[ALL_CPUS].append(cpus(resources))
+        sums[ALL_MEMORY].append(memory(resources))
+    shown = {name: (name, name) for name in ("PCPU", "VCPU")}
+    shown[ALL_MEMORY] = (NODE_MEMORY if NODE_MEMORY in sums else "MEMORY_MB", "MEMORY_MB")
+    if NODE_CPU in sums:
+        shown = {ALL_CPUS: (NODE_CPU, "PCPU"), **shown}
+    found = {}
+    for name, (on_map, unit) in shown.items():
+        capacity, used = (sum(amounts) for amounts in zip(*sums[name], strict=True)) if sums[name] else (0, 0)
+        if capacity:
+            found[name] = {"capacity": capacity, "used": used, "class": on_map, "unit": unit}
+    return found
 
 
 @page("/figures")
@@ -318,8 +337,9 @@ def _counted() -> Response:
 
 
 def _words_for_common(*, dedicated: bool) -> str:
-    cores, memory = COMMON_REQUEST
-    return f"{units.amount(cores, _DEDICATED if dedicated else 'VCPU')}, {units.amount(memory, 'MEMORY_MB')}"
+    cores, mebibytes = COMMON_REQUEST
+    kind = "dedicated CPUs" if dedicated else "vCPU"
+    return f"{cores} {kind}, {units.amount(mebibytes, 'MEMORY_MB')}"
 
 
 def _groups(look: FleetSnapshot) -> list[dict[str, Any]]:
@@ -348,10 +368,6 @@ def _groups(look: FleetSnapshot) -> list[dict[str, Any]]:
 
 
 def _resources(groups: list[CapacityGroup]) -> list[dict[str, Any]]:
-    def place(group: CapacityGroup) -> tuple[int, str]:
-        name = group.resource_class
-        return (_FIRST.index(name) if name in _FIRST else len(_FIRST), name)
-
     return [
         {
             "class": each.resource_class,
@@ -361,5 +377,5 @@ def _resources(groups: list[CapacityGroup]) -> list[dict[str, Any]]:
             "capacity": int((each.total - each.reserved) * each.allocation_ratio),
             "used": int(each.used),
         }
-        for each in sorted(groups, key=place)
+        for each in sorted(groups, key=lambda group: units.order(group.resource_class))
     ]

@@ -57,10 +57,6 @@ def _node(cluster: str, node: str) -> Response:
     return to(address(f"/hosts/{uuid}"))
 
 
-# Sums of these are shown before others.
-_FIRST = ("PCPU", "VCPU", "MEMORY_MB")
-
-
 @page("/hosts/<uuid>")
 def _host(uuid: str) -> Response:
     host = seen(uuid)
@@ -84,7 +80,7 @@ def _host(uuid: str) -> Response:
         host=host,
         drawing=drawing,
         view=host.view,
-        totals=dict(sorted(totals.items(), key=lambda each: (each[0] not in _FIRST, each[0]))),
+        totals=dict(sorted(totals.items(), key=lambda each: units.order(each[0]))),
         pools=[] if host.view is None else _pools(host.view),
         marked=asked_for,
         lacks=sentences,

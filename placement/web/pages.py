@@ -140,6 +140,7 @@ def attach(application: Flask) -> None:
         "address": templating.address,
         "same_page": templating.same_page,
         "form_key": session.form_key,
+        "called": units.called,
         "counted": units.counted,
         "share": units.share,
         "shared": units.shared,

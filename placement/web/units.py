@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from placement.common.host_use import NODE_CPU, NODE_MEMORY
+
 _GIBI = 1024
 # Amounts repeat from host to host; writing one takes longer than looking it up.
 _REMEMBERED = 4096
@@ -45,6 +47,8 @@ _BY_END = {
     "HUGEPAGES_2MI": Unit("pages of 2 MiB"),
     "_PODS": Unit("pods"),
 }
+_ALL_PODS = {NODE_CPU: "CPU, all pods", NODE_MEMORY: "Memory, all pods"}
+_FIRST = (NODE_CPU, NODE_MEMORY, "PCPU", "VCPU", "MEMORY_MB", "DISK_GB")
 _PIECES = Unit("pieces")
 _PAIR = Markup('<span class="pair">{} <span class="note">{}</span></span>')
 _PLURALS = ("pieces", "pods", "contexts")
@@ -99,6 +103,16 @@ def listed(names: Sequence[str], most: int) -> str:
     """Return names by commas; of many names the first ones, and how many more there are."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {number(more)} more" if more > 0 else "")
+
+
+def order(resource_class: str) -> tuple[int, str]:
+    """Return by what classes are sorted where many are listed: usual ones first, then by name."""
+    return _FIRST.index(resource_class) if resource_class in _FIRST else len(_FIRST), resource_class
+
+
+def called(resource_class: str) -> str:
+    """Return what a class is called where amounts of many classes are listed."""
+    return _ALL_PODS.get(resource_class, plain(resource_class))
 
 
 def plain(resource_class: str) -> str:

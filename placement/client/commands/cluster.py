@@ -7,8 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from placement.client.commands.host import cpus, memory
+from placement.client.commands.host import share
 from placement.client.display import CLUSTER, ActionCommand, Details, Listing, UsageError, argument, given
+from placement.common.host_use import cpus, memory
 from placement.common.manifest import Profile
 from placement.engine.domain.errors import PlacementError
 
@@ -115,7 +116,7 @@ class ListClusters(Listing):
         return _LISTED, [
             (
                 *(cluster[name] for name in ("name", "hosts", "nodes")),
-                *(cpus(cluster["resources"]).share, memory(cluster["resources"]).share),
+                *(share(cpus(cluster["resources"])), share(memory(cluster["resources"]))),
                 *(cluster[name] for name in _LISTED[5:]),
             )
             for cluster in clusters

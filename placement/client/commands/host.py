@@ -4,56 +4,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from placement.client.display import Listing, argument, limit
 from placement.client.formats import TextCell
+from placement.common.host_use import Use, cpus, disk, memory
 
 HOSTS = "/ext/v1/hosts"
 _SHOWN = 50
-# CPUs and memory are counted by what a Kubernetes node as a whole offers, else by the classes of nova. With
-# each list of classes comes how many units of it are a CPU, or a MiB.
-_CPUS = ((("CUSTOM_NODE_CPU_MILLI",), 1000), (("PCPU", "VCPU"), 1))
-_MEMORY = ((("CUSTOM_NODE_MEMORY_MB",), 1), (("MEMORY_MB",), 1))
-_DISK = ((("DISK_GB",), 1),)
-
-Resources = Mapping[str, Mapping[str, int]]
 
 
-class Use(NamedTuple):
-    """The capacity and the use of something, in CPUs, MiB or GB."""
-
-    capacity: float
-    used: float
-
-    @property
-    def free(self) -> float:
-        """Return what is left, less than nothing where more is used than there is."""
-        return self.capacity - self.used
-
-    @property
-    def share(self) -> TextCell:
-        """Return a cell of the use in percent of the capacity, empty without a capacity."""
-        percent = round(100 * self.used / self.capacity) if self.capacity else None
-        return TextCell(percent, () if percent is None else (f"{percent}%",))
-
-
-def cpus(resources: Resources) -> Use:
-    """Return the CPUs of a host or of several: all of them, or the dedicated and the shared ones together."""
-    return _use(resources, _CPUS)
-
-
-def memory(resources: Resources) -> Use:
-    """Return the memory of a host or of several in MiB."""
-    return _use(resources, _MEMORY)
-
-
-def _use(resources: Resources, ways: tuple[tuple[tuple[str, ...], int], ...]) -> Use:
-    for classes, unit in ways:
-        found = [resources[name] for name in classes if name in resources]
-        if found:
-            return Use(*(sum(each[part] for each in found) / unit for part in ("capacity", "used")))
-    return Use(0, 0)
+def share(use: Use) -> TextCell:
+    """Return a cell of a use in percent of the capacity, empty without a capacity."""
+    percent = round(100 * use.used / use.capacity) if use.capacity else None
+    return TextCell(percent, () if percent is None else (f"{percent}%",))
 
 
 def number(amount: float) -> TextCell:
@@ -96,11 +60,11 @@ class ListHosts(Listing):
 
 def _row(host: Mapping[str, Any]) -> tuple[Any, ...]:
     resources = host["resources"]
-    of_cpus, of_memory, of_disk = cpus(resources), memory(resources), _use(resources, _DISK)
+    of_cpus, of_memory, of_disk = cpus(resources), memory(resources), disk(resources)
     return (
         host["name"],
         host["cluster"],
-        *(of_cpus.share, number(of_cpus.free), of_memory.share, gibibytes(of_memory.free)),
+        *(share(of_cpus), number(of_cpus.free), share(of_memory), gibibytes(of_memory.free)),
         TextCell(int(of_disk.free), (f"{of_disk.free:.0f} GB",)) if of_disk.capacity else None,
         host["uuid"],
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from placement.client import drawing
 from placement.client.commands.cluster import cluster_path, put_named
-from placement.client.commands.host import HOSTS, cpus, gibibytes, memory, number
+from placement.client.commands.host import HOSTS, gibibytes, number
 from placement.client.display import (
     CLUSTER,
     DRAWING,
@@ -20,6 +20,7 @@ from placement.client.display import (
     read_yaml,
 )
 from placement.client.formats import age, lines
+from placement.common.host_use import cpus, memory
 
 # `placement tree`: the tree that a provider is in.
 

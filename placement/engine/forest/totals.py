@@ -184,9 +184,10 @@ class Shares(NamedTuple):
         return self.levels.astype(np.uint8).tobytes()
 
     @property
-    def holders(self) -> int:
-        """How many trees have some of the whole."""
-        return int(np.count_nonzero(self.whole))
+    def weight(self) -> tuple[int, int]:
+        """The levels of all trees together, and how many trees have some of the whole."""
+        levels = self.levels[self.whole > 0]
+        return int(levels.sum()), len(levels)
 
     def totals(self) -> tuple[int, int]:
         """Return the parts and the wholes of all trees together."""

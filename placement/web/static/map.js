@@ -58,10 +58,12 @@ class FleetMap {
     try {
       const answer = await fetch(this.around.dataset.data, BY_SCRIPT);
       if (answer.status === 401) return this.say("The session has ended: reload the page to sign in again.");
-      if (!answer.ok) return this.say(`The hosts cannot be shown: the service answers ${answer.status}.`);
+      if (!answer.ok) return this.fail(`answers ${answer.status}`);
       this.take(await answer.arrayBuffer());
-    } catch { this.say("The hosts cannot be shown: the service does not answer."); }
+    } catch { this.fail("does not answer"); }
   }
+
+  fail(how) { this.say(`${this.head ? "These hosts are as they were" : "The hosts cannot be shown"}: the service ${how}.`); }
 
   take(body) {
     const size = new DataView(body).getUint32(0, true);

@@ -78,6 +78,7 @@ function sortable(table) {
 
 const notify = (text) => { const place = $("#notice"); if (place.textContent !== text) place.textContent = text; };
 
+const PATIENCE_SECONDS = 20;
 let renewedAt = Date.now();
 function tellAge() {
   const seconds = Math.round((Date.now() - renewedAt) / 1000);
@@ -182,12 +183,21 @@ async function copy(button) {
   setTimeout(() => { button.textContent = "Copy"; }, 2000);
 }
 
+// Say above the page that it cannot be renewed, and why; nothing if it can.
+function tellOld(why) {
+  const bar = $("#old"), since = new Date(renewedAt).toISOString().slice(11, 16);
+  const text = why && `${why} since ${since} UTC; what is shown is old.`;
+  if (bar.textContent !== text) bar.textContent = text;
+  bar.hidden = !why;
+  document.body.classList.toggle("old", Boolean(why));
+}
+
 async function refresh(main) {
   if (isBusy()) return;
   try {
-    const answer = await fetch(location.href, BY_SCRIPT);
-    if (answer.status === 401) { notify("The session has ended: reload the page to sign in again."); return; }
-    if (!answer.ok) { notify(`This page is not fresh: the service answers ${answer.status}.`); return; }
+    const answer = await fetch(location.href, { ...BY_SCRIPT, signal: AbortSignal.timeout(1000 * PATIENCE_SECONDS) });
+    if (answer.status === 401) { tellOld("The session has ended, so reload the page to sign in again. No answer"); return; }
+    if (!answer.ok) { tellOld(`The service answers ${answer.status}. Nothing new`); return; }
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const fresh = $("#main", page);
     if (!fresh || isBusy()) return;
@@ -199,8 +209,9 @@ async function refresh(main) {
     renewedAt = Date.now();
     tellAge();
     notify("");
+    tellOld("");
     markAll(usual());
-  } catch { notify("This page is not fresh: the service does not answer."); }
+  } catch { tellOld("No answer"); }
 }
 
 // -- beginning --------------------------------------------------------------------------------------
