@@ -41,10 +41,11 @@ def test_cores_have_owners_and_cards_have_bars(shared: Client):
     root, (core, other, card) = tree(shared)
     first = claim(shared, {core: {"PCPU": 1}, card: {"VGPU": 1}}, "one")
     second = claim(shared, {root: {"MEMORY_MB": 256}}, "two")
+    shared.provider(unique(), parent=root, PCPU={"total": 2, "reserved": 2})
     http: FlaskClient = shared.http
     drawn = http.get(f"/ui/hosts/{root}?format=json").json["drawn"]
-    counts = {name: drawn[name] for name in ("threads", "free_threads", "cores", "free_cores")}
-    assert counts == {"threads": 4, "free_threads": 3, "cores": 2, "free_cores": 1}
+    counts = ("threads", "free_threads", "cores", "free_cores", "reserved_cores")
+    assert [drawn[name] for name in counts] == [6, 3, 2, 1, 1], "a reserved core counts as on the map"
     held = {owner["consumer_uuid"]: (owner["project_id"], owner["amounts"]) for owner in drawn["owners"]}
     assert held == {
         first: ("one", {"PCPU": 1, "VGPU": 1}),
