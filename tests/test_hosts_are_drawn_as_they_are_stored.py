@@ -61,6 +61,18 @@ def test_cores_have_owners_and_cards_have_bars(shared: Client):
     assert 'class="core marked"' in http.get(f"/ui/hosts/{other}").text
 
 
+def test_a_host_says_first_what_is_overfull(shared: Client):
+    name = unique()
+    root = shared.provider(name, DISK_GB=10)
+    claim(shared, {root: {"DISK_GB": 8}}, "one")
+    said = f'<p class="problem">DISK_GB of {name} is overfull: 8 of 5 GiB in use.</p>'
+    assert said not in shared.http.get(f"/ui/hosts/{root}").text
+    generation = shared.get(f"/resource_providers/{root}").json["generation"]
+    body = {"resource_provider_generation": generation, "inventories": {"DISK_GB": {"total": 5}}}
+    assert shared.call("PUT", f"/resource_providers/{root}/inventories", body).status_code == 200
+    assert said in shared.http.get(f"/ui/hosts/{root}").text
+
+
 def test_what_lacks_is_marked_where_it_lacks(shared: Client):
     root, (core, _, card) = tree(shared)
     query = f"lacks={card},VGPU,3+missing&lacks={core},PCPU,1+missing&lacks={root},,no+trait"

@@ -364,12 +364,12 @@ class _Artist:
         inside = [id(box) for socket_box in sockets.values() for box in socket_box.boxes]
         root.boxes = [*sockets.values(), *(box for box in root.boxes if id(box) not in inside)]
         numbers: dict[str, set[int]] = {}
-        for cpu in view.cpus:
-            if cpu.consumer is not None:
-                numbers.setdefault(cpu.consumer, set()).add(cpu.cpu.cpu)
+        for box in numa_boxes.values():
+            for thread in (thread for core in box.cores for thread in core.threads):
+                if thread.owner is not None and thread.cpu is not None:
+                    numbers.setdefault(thread.owner.consumer, set()).add(thread.cpu)
         for consumer, held in numbers.items():
-            if consumer in self._owners:
-                self._owners[consumer].cpus = format_cpu_list(held)
+            self._owners[consumer].cpus = format_cpu_list(held)
 
     def _known_thread(self, cpu: CpuView, others: Iterator[DrawnOwner], pooled: bool) -> Thread:
         number = cpu.cpu.cpu

@@ -133,6 +133,7 @@ def attach(application: Flask) -> None:
         "plain_class": units.plain,
         "requested": units.requested,
         "named": templating.named,
+        "in_units": units.in_units,
         "number": units.number,
         "pretty": templating.pretty,
     }

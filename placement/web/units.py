@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -108,6 +109,19 @@ def listed(names: Sequence[str], most: int) -> str:
 def order(resource_class: str) -> tuple[int, str]:
     """Return by what classes are sorted where many are listed: usual ones first, then by name."""
     return _FIRST.index(resource_class) if resource_class in _FIRST else len(_FIRST), resource_class
+
+
+_OFFERED = re.compile(r"(\d+) (CUSTOM_\w+)(.*, which offers )(\d+)")
+
+
+def in_units(sentence: str) -> str:
+    """Return a remark on a node with its amounts as people read them."""
+    return _OFFERED.sub(
+        lambda each: (
+            f"{amount(int(each[1]), each[2])} of {plain(each[2])}{each[3]}{amount(int(each[4]), each[2])}"
+        ),
+        sentence,
+    )
 
 
 def called(resource_class: str) -> str:

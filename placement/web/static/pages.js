@@ -123,7 +123,7 @@ async function pageAt(address) {
 // The list of another page in place of the link to it; again whenever this page is renewed.
 async function fill(place) {
   try {
-    const list = $("[data-list]", await pageAt(place.dataset.part));
+    const page = await pageAt(place.dataset.part), list = $("[data-list]", page) || $(".empty", page);
     const fresh = document.createElement("div");
     fresh.append(list || "There is nothing.");
     if (!place.dataset.filled) place.replaceChildren(...fresh.childNodes);
