@@ -518,10 +518,12 @@ def test_parts_come_when_somebody_looks_at_them(browser: Any, demonstration: Run
         page.click("#providers summary")
         page.wait_for_selector("#providers td:has-text('edge/edge-06/numa-0')")
         page.locator("a[data-more]").first.click()
-        page.wait_for_selector("details[data-link] table")
+        page.wait_for_selector("tr[data-link] > [colspan='6'] table")
         page.evaluate("document.activeElement.blur()")
         page.evaluate(RENEW)
-        assert page.locator("details[data-link][open] table").count() >= 1, "what was unfolded stays so"
+        assert page.locator("tr[data-link] table").count() == 1, "what was unfolded stays so"
+        page.locator("a[data-more]").first.click()
+        page.locator("tr[data-link]").wait_for(state="detached")
         page.goto("/ui/")
         page.locator("#fragmented").scroll_into_view_if_needed()
         page.wait_for_selector("section[aria-labelledby=fragmented] th:has-text('edge')")

@@ -94,7 +94,7 @@ function isBusy() {
 function renew(old, fresh) {
   if (old.isEqualNode(fresh)) return;
   if (old.matches("[data-keep]")) return;
-  if (old.dataset.link) { if (old.dataset.link !== fresh.getAttribute("href")) old.replaceWith(fresh); return; }
+  if (old.matches("details[data-link]")) { if (old.dataset.link !== fresh.getAttribute("href")) old.replaceWith(fresh); return; }
   const kinds = old.tagName === fresh.tagName && old.children.length && old.children.length === fresh.children.length;
   const texts = (node) => [...node.childNodes].filter((each) => each.nodeType === 3).map((each) => each.data.trim()).join();
   if (kinds && texts(old) === texts(fresh)) {
@@ -108,7 +108,7 @@ function renew(old, fresh) {
   }
   const open = all("details[open][id]", old).map((each) => each.id);
   for (const each of all("details[id]", fresh)) each.open = open.includes(each.id);
-  for (const box of all("[data-link]", old)) $(`a[data-more][href="${CSS.escape(box.dataset.link)}"]`, fresh)?.replaceWith(box);
+  for (const box of all("details[data-link]", old)) linkTo(box.dataset.link, fresh)?.replaceWith(box);
   old.replaceWith(fresh);
 }
 
@@ -127,7 +127,7 @@ async function fill(place) {
     const fresh = document.createElement("div");
     fresh.append(list || "There is nothing.");
     if (!place.dataset.filled) place.replaceChildren(...fresh.childNodes);
-    else if (list) renew(place.firstElementChild, list);
+    else if (list) { carry(place, fresh); renew(place.firstElementChild, list); }
     place.dataset.filled = "yes";
     all("table[data-sort]", place).forEach(sortable);
     if ($("[data-marks]", place)) markAll(usual());
@@ -155,16 +155,42 @@ async function offer(select) {
 }
 const onNear = (event) => all("select[data-options]", event.target.closest?.("form") || document.createElement("p")).forEach(offer);
 
-// What a link leads to, below it.
+// What a link of a table leads to is a row of its own, below the row of the link.
+function below(link, content) {
+  const row = document.createElement("tr"), cell = row.insertCell(), above = link.closest("tr");
+  row.dataset.link = link.getAttribute("href");
+  cell.colSpan = above.cells.length;
+  cell.append(content);
+  above.after(row);
+  link.setAttribute("aria-expanded", "true");
+}
+
+const linkTo = (address, inside) => $(`a[data-more][href="${CSS.escape(address)}"]`, inside);
+
+// Rows that were unfolded are there in the fresh page, too.
+function carry(old, fresh) {
+  for (const row of all("tr[data-link]", old)) {
+    const link = linkTo(row.dataset.link, fresh);
+    if (link) below(link, row.cells[0].firstElementChild.cloneNode(true));
+  }
+}
+
+// What a link leads to, below it; a second click takes it away.
 async function unfold(link) {
+  if (link.ariaExpanded === "true") {
+    link.closest("tr").nextElementSibling.remove();
+    link.ariaExpanded = "false";
+    return;
+  }
   try {
     const found = $(link.dataset.more, await pageAt(link.href));
     if (!found) throw new Error("it is not there");
+    found.removeAttribute("id");
+    if (link.matches(".records a")) { below(link, found); return; }
     const box = document.createElement("details");
     box.open = true;
     const name = document.createElement("summary");
     name.textContent = link.textContent;
-    found.removeAttribute("id");
     box.append(name, found);
     box.dataset.link = link.getAttribute("href");
     link.replaceWith(box);
@@ -202,6 +228,7 @@ async function refresh(main) {
     const fresh = $("#main", page);
     if (!fresh || isBusy()) return;
     for (const each of all("details[id]", main)) { const twin = fresh.querySelector(`#${CSS.escape(each.id)}`); if (twin) twin.open = each.open; }
+    carry(main, fresh);
     if (main.children.length === fresh.children.length) renew(main, fresh); else main.replaceChildren(...fresh.childNodes);
     watchParts();
     for (const place of inView) if (place.isConnected && place.dataset.filled) fill(place); else if (!place.isConnected) inView.delete(place);
