@@ -35,6 +35,7 @@ from placement.web.records import ChangeRow, rows_of
 from placement.web.templating import (
     address,
     caller_clusters,
+    choices,
     clusters,
     escaped,
     may,
@@ -74,7 +75,10 @@ def chosen(look: FleetSnapshot, cluster: str | None = None) -> dict[str, Any]:
     return {
         "by": str(figure),
         "class": resource_class,
-        "cluster": request.args.get("cluster") or cluster,
+        "of": {
+            "cluster": request.args.get("cluster") or cluster,
+            "aggregate": request.args.get("aggregate") or None,
+        },
         "classes": classes,
         "figures": {str(each): _name(each, resource_class) for each in FleetFigure},
         "label": _name(figure, resource_class),
@@ -83,7 +87,8 @@ def chosen(look: FleetSnapshot, cluster: str | None = None) -> dict[str, Any]:
 
 def _asked() -> tuple[FleetSnapshot, dict[str, Any]]:
     """Return the hosts that the query asks for, and what to see of them. Raises BadRequest."""
-    look = use_cases().hosts.look(request.args.get("cluster") or None)
+    given = choices("cluster", "aggregate")
+    look = use_cases().hosts.look(given["cluster"], given["aggregate"])
     return look, chosen(look)
 
 
@@ -168,7 +173,7 @@ def _rows(hosts: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         percent = each["percent"]
         length, text = ("", "–") if percent is None else (str(min(percent, 100)), f"{percent} %")
         kind = "" if each["kind"] == "host" else each["kind"]
-        group = each["group"], each["group_name"]
+        group = each["group"], units.shortened(each["group_name"])
         rows.append((each["address"], each["name"], kind, *group, length, each["text"], text))
     return escaped(rows)
 
@@ -177,6 +182,7 @@ def _rows(hosts: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 def _data() -> Response:
     look, given = _asked()
     found = look.heat_map(FleetFigure(given["by"]), given["class"])
+    members = look.members()
     hosts, (part, whole) = found.hosts, found.shares.totals()
     columns = {"ids": hosts.id_bytes, "groups": hosts.group_bytes, "levels": found.shares.level_bytes}
     offsets, parts, end = {}, [], 0
@@ -190,7 +196,12 @@ def _data() -> Response:
             "id_bytes": 4 if hosts.is_narrow else 8,
             "offsets": offsets,
             "groups": [
-                {"name": group.shown, "kind": group.kind, "hosts": count}
+                {
+                    "name": group.shown,
+                    "kind": group.kind,
+                    "hosts": count,
+                    "all": members.get(group.name, count),
+                }
                 for group, count in zip(found.groups, hosts.counts(), strict=True)
             ],
             "by": given["by"],
@@ -261,7 +272,7 @@ def _overview() -> Response:
         recent = rows_of(use_cases().audit.described(AuditFilter(since=since), None, _SHOWN)[0])
     return shown(
         "overview.html",
-        {"figures": _figures(look, groups), "groups": groups},
+        {"figures": _figures(look), "groups": groups},
         (names, rows),
         changes=recent,
         changes_known=sees_changes,
@@ -273,27 +284,27 @@ def _overview() -> Response:
     )
 
 
-def _figures(look: FleetSnapshot, groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _figures(look: FleetSnapshot) -> dict[str, Any]:
     """Return the figures of the whole fleet that cost no query of their own."""
     refused = refused_now(look)
     return {
         "hosts": look.hosts,
         "storage": look.storage,
-        "use": _use(groups),
+        "use": _use(look),
         "overfull": refused["overfull_count"],
         "refused": sum(each["count"] for each in refused["refused"]),
         "failing": [each.name for each in use_cases().health.checks() if not each.ok],
     }
 
 
-def _use(groups: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def _use(look: FleetSnapshot) -> dict[str, dict[str, Any]]:
     """Return the use of all hosts, by name: of memory, of the kinds of CPUs, of all CPUs that pods request.
 
     With each comes the class that shows it on the map, and the one that has its unit.
     """
     sums: dict[str, list[Use]] = defaultdict(list)
-    for group in groups:
-        resources = {each["class"]: each for each in group["resources"]}
+    for group in look.by_group().values():
+        resources = {name: each._asdict() for name, each in group.resources.items()}
         for name in _OFTEN & resources.keys():
             sums[name].append(Use(resources[name]["capacity"], resources[name]["used"]))
         sums[ALL_CPUS].append(cpus(resources))
@@ -346,8 +357,8 @@ def _groups(look: FleetSnapshot) -> list[dict[str, Any]]:
     known = {cluster.name: cluster for cluster in use_cases().clusters.listed()}
     own = caller_clusters()
     found: dict[str, list[CapacityGroup]] = defaultdict(list)
-    hosts, called = look.counted(), look.called()
-    for each in use_cases().capacity.groups():
+    counted, members, called = look.counted(), look.members(), look.called()
+    for each in use_cases().capacity.groups(overlapping=True):
         found[each.name].append(each)
     aggregates = sorted(
         found.keys() - known.keys() - {_NONE}, key=lambda name: (called.get(name, name), name)
@@ -358,7 +369,9 @@ def _groups(look: FleetSnapshot) -> list[dict[str, Any]]:
             "name": name,
             "shown": called.get(name, name),
             "kind": "cluster" if name in known else "none" if name == _NONE else "aggregate",
-            "hosts": hosts.get(_NEITHER if name == _NONE else name, 0),
+            "hosts": members.get(_NEITHER if name == _NONE else name, 0),
+            # On the map a host is in one group.
+            "elsewhere": 0 if name == _NONE else members.get(name, 0) - counted.get(name, 0),
             "description": known[name].settings.get("description", "") if name in known else "",
             "resources": _resources(found[name]),
         }

@@ -50,6 +50,7 @@ _BY_END = {
 }
 _ALL_PODS = {NODE_CPU: "CPU, all pods", NODE_MEMORY: "Memory, all pods"}
 _FIRST = (NODE_CPU, NODE_MEMORY, "PCPU", "VCPU", "MEMORY_MB", "DISK_GB")
+_LONGEST_NAME, _KEPT = 24, 11
 _PIECES = Unit("pieces")
 _PAIR = Markup('<span class="pair">{} <span class="note">{}</span></span>')
 _PLURALS = ("pieces", "pods", "contexts")
@@ -122,6 +123,11 @@ def in_units(sentence: str) -> str:
         ),
         sentence,
     )
+
+
+def shortened(name: str) -> str:
+    """Return a long name without its middle: names of one place begin alike."""
+    return name if len(name) <= _LONGEST_NAME else f"{name[:_KEPT]}…{name[-_KEPT:]}"
 
 
 def called(resource_class: str) -> str:
