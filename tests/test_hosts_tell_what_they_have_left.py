@@ -91,6 +91,18 @@ def test_the_page_of_a_host_says_first_why_its_node_is_closed(edge: Client):
     assert ".tag.warn {" in edge.get("/ui/static/pages.css").text, "the badge has a colour"
 
 
+def test_consumers_are_listed_with_their_hosts_and_by_host(edge: Client):
+    other, compute = (edge.get(HOSTS).json["hosts"][at] for at in (0, 1))
+    pool = edge.get("/resource_providers?name=pool").json["resource_providers"][0]["uuid"]
+    assert edge.claim({compute["uuid"]: {"VCPU": 1}, pool: {"DISK_GB": 1}}).status_code == 204
+    page = edge.get("/ui/consumers").text
+    assert page.count(f'<a href="/ui/hosts/{compute["uuid"]}">compute</a>') == 2
+    assert f'<a href="/ui/hosts/{pool}">pool</a>' in page
+    for name, count in (("pool", 1), ("compute", 2), (other["name"], 0)):
+        assert len(edge.get(f"/ui/consumers?host={name}&format=json").json["consumers"]) == count
+        assert f'<span class="note">{count}</span>' in edge.get(f"/ui/consumers?host={name}").text or not count
+
+
 def test_why_not_counts_the_hosts_of_the_cluster_that_is_asked_about(edge: Client):
     for cluster, of in (("edge", "0 of 1"), ("", "0 of 3")):
         page = edge.get(f"/ui/why?kind=query&query=resources%3DVCPU:400&cluster={cluster}").text
