@@ -100,7 +100,9 @@ def test_consumers_are_listed_with_their_hosts_and_by_host(edge: Client):
     assert f'<a href="/ui/hosts/{pool}">pool</a>' in page
     for name, count in (("pool", 1), ("compute", 2), (other["name"], 0)):
         assert len(edge.get(f"/ui/consumers?host={name}&format=json").json["consumers"]) == count
-        assert f'<span class="note">{count}</span>' in edge.get(f"/ui/consumers?host={name}").text or not count
+        assert (
+            f'<span class="note">{count}</span>' in edge.get(f"/ui/consumers?host={name}").text or not count
+        )
 
 
 def test_why_not_counts_the_hosts_of_the_cluster_that_is_asked_about(edge: Client):

@@ -219,6 +219,9 @@ def test_what_a_role_may_not_see_is_neither_shown_nor_given(visitor: FlaskClient
         assert "Policy does not allow" in answer.text
         assert "/ui/map" not in answer.text
         assert "/ui/changes" not in answer.text
+        assert "roles</span> member</span>" in answer.text
+        assert "Sign out, and in as another user" in answer.text
+        assert "To the overview" not in answer.text, "it would be refused, too"
     data = {"form_key": form_key(visitor, "/ui/"), "consumer_uuid": str(uuid.uuid4())}
     assert visitor.post("/ui/claims", data=data).status_code == 403
 
