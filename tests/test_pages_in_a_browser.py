@@ -601,10 +601,12 @@ def test_parts_come_when_somebody_looks_at_them(browser: Any, demonstration: Run
         page.click("#providers summary")
         page.wait_for_selector("#providers td:has-text('edge/edge-06/numa-0')")
         page.locator("a[data-more]").first.click()
-        page.wait_for_selector("details[data-link] table")
+        page.wait_for_selector("tr[data-link] > [colspan='6'] table")
         page.evaluate("document.activeElement.blur()")
         page.evaluate(RENEW)
-        assert page.locator("details[data-link][open] table").count() >= 1, "what was unfolded stays so"
+        assert page.locator("tr[data-link] table").count() == 1, "what was unfolded stays so"
+        page.locator("a[data-more]").first.click()
+        page.locator("tr[data-link]").wait_for(state="detached")
         page.goto("/ui/")
         page.locator("#fragmented").scroll_into_view_if_needed()
         page.wait_for_selector("section[aria-labelledby=fragmented] th:has-text('edge')")
@@ -620,6 +622,23 @@ def test_a_page_says_how_old_it_is(browser: Any, demonstration: RunningServer):
             page.clock.fast_forward("05:00")
             age = "s ago" if is_renewed else "5 min ago"
             page.wait_for_selector(f"#fresh:has-text('{age}')")
+
+
+def test_a_page_says_that_the_service_does_not_answer(browser: Any, demonstration: RunningServer):
+    with page_of(browser, demonstration.url) as (page, _):
+        page.clock.install()
+        drawn(page, "/ui/")
+        page.context.set_offline(True)
+        page.clock.fast_forward("01:00")
+        page.wait_for_selector("#old:has-text('No answer since')")
+        page.wait_for_selector(".map-state:has-text('These hosts are as they were')")
+        assert "line-through" in page.locator(".tile.good .figure").evaluate(
+            "each => getComputedStyle(each).textDecoration"
+        )
+        assert findings(page) == []
+        page.context.set_offline(False)
+        page.clock.fast_forward("01:00")
+        page.locator("#old").wait_for(state="hidden")
 
 
 def test_choices_are_complete_once_somebody_comes_near(browser: Any, demonstration: RunningServer):
