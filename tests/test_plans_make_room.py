@@ -118,11 +118,12 @@ def test_who_stays_is_told_with_the_reason(api, free_to_go):
     assert plan["left"] == [{"consumer": free_to_go["a"], "host": a, "why": "is never moved"}]
 
 
-def test_what_was_not_claimed_here_keeps_amounts_and_traits(api):
-    api.carry(api.provider("plain", VCPU=8))
-    first, second = (api.provider(name, VCPU=8) for name in ("red-1", "red-2"))
-    for host in (first, second):
+def test_what_was_not_claimed_here_keeps_amounts_traits_and_aggregates(api):
+    plain, first, elsewhere, second = (api.provider(name, VCPU=8) for name in ("a", "red-1", "b", "red-2"))
+    for host in (first, second, elsewhere):
         api.carry(host, "CUSTOM_RED")
+    for host in (plain, first, second):
+        api.join(host, "5b6c7d8e-0000-4000-8000-000000000001")
     consumer = held(api, first, VCPU=3)
     (move,) = planned(api, {"empty": ["red-1"]})["moves"]
     assert (move["consumer"], move["kind"]) == (consumer, "guessed")

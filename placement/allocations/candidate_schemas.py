@@ -416,6 +416,7 @@ class TranslationSchema(AnswerSchema):
     cells = Sequence(Object(GuestCellSchema), nullable=True)
     dedicated_cpus = String(nullable=True)
     warnings = texts()
+    ignored = texts()
 
 
 class FlavorCandidatesSchema(AnswerSchema):

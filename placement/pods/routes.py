@@ -55,7 +55,7 @@ from placement.pods.schemas import (
     NodeSchema,
     NodesImportedSchema,
     NodesSchema,
-    PodErrorSchema,
+    PodErrorsSchema,
     PodSchema,
     PodsSchema,
     PodsTakenSchema,
@@ -190,7 +190,7 @@ def show_pod(cluster: str, namespace: str, name: str) -> Response:
 @_pod(
     "PUT",
     f"{_RULE}update",
-    described=_taking({200: PodSchema, 201: PodSchema}, error=PodErrorSchema, body=POD),
+    described=_taking({200: PodSchema, 201: PodSchema}, conflict=PodErrorsSchema, body=POD),
 )
 def put_pod(cluster: str, namespace: str, name: str) -> Response:
     """Place a pod, or record where it runs; the manifest is JSON or YAML."""
@@ -293,7 +293,7 @@ def show_reservation(cluster: str, name: str) -> Response:
     "PUT",
     f"{_KEPT}update",
     described=_taking(
-        {200: ReservationSchema, 201: ReservationSchema}, error=PodErrorSchema, body=RESERVATION
+        {200: ReservationSchema, 201: ReservationSchema}, conflict=PodErrorsSchema, body=RESERVATION
     ),
 )
 def put_reservation(cluster: str, name: str) -> Response:

@@ -580,7 +580,7 @@ class PreviewSchema(AnswerSchema):
     fitting = Integer()
     rejected = Sequence(Object(RefusingNodeSchema), source=lambda preview: by_name(preview.refusals))
     explanation = Object(ExplanationShownSchema)
-    warnings = texts(source="pod.warnings")
+    warnings = texts()
 
 
 class MeantQuerySchema(AnswerSchema):
@@ -604,3 +604,9 @@ class PodErrorSchema(ErrorSchema):
     nodes = Sequence(Object(RefusingNodeSchema), metadata=OPTIONAL)
     nodes_omitted = Integer(metadata=OPTIONAL)
     explanation = Object(ExplanationShownSchema, metadata=OPTIONAL)
+
+
+class PodErrorsSchema(AnswerSchema):
+    """The body of a refusal of a pod or reservation by the present state."""
+
+    errors = Sequence(Object(PodErrorSchema), least=1)

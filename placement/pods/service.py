@@ -92,6 +92,15 @@ class Preview:
         return explain_pod(self.shape, self.columns, self.refusals)
 
     @property
+    def warnings(self) -> Sequence[str]:
+        """Return warnings about the manifest, and that the pod is not placed without its gang."""
+        gang = self.pod.gang
+        if gang is None:
+            return self.pod.warnings
+        words = f"The pod belongs to gang {gang.name}, which needs {gang.least} members with places"
+        return (*self.pod.warnings, f"{words}; this is about the pod alone.")
+
+    @property
     def message(self) -> str:
         """Return how many nodes are available, and why the others are not."""
         return nodes_available(self.refusals.values(), self.fitting)
@@ -178,11 +187,11 @@ class Pods(PodScheduler):
         """Return where a pod would go: nothing is claimed.
 
         `node_names`: only these nodes are looked at, and unknown ones left out; `most` bounds the places.
-        Raises NotFound for the cluster, and if it is `strict` for a node; ManifestError.
+        Raises NotFound for the cluster, and if it is `strict` where it has none of the nodes; ManifestError.
         """
         view, document = self._cluster_cache.snapshot(cluster), PodDocument.unnamed(cluster, pod)
-        if strict and (unknown := [name for name in node_names or () if name not in view.by_name]):
-            raise unknown_node(cluster, unknown[0])
+        if strict and node_names and not any(name in view.by_name for name in node_names):
+            raise unknown_node(cluster, min(node_names))
         incoming, ranking, columns = self._ranked(view, document, node_names)
         refusals = ranking.refusals(columns)
         best = islice(ranking.best_first(columns), most)
