@@ -51,7 +51,7 @@ def rows(placement: Run) -> Callable[..., Any]:
 def test_nodes_are_listed_with_their_state_and_what_they_have_free(rows):
     (node,) = [each for each in rows("node", "list", "edge") if each["name"] == "edge-01"]
     assert node["state"] == ["open"]
-    assert (node["cpus_free"], node["memory_free"]) == (40, 224002 - 40960)
+    assert (node["cpus_free"], node["memory_free_mib"]) == (40, 224002 - 40960)
     assert rows("node", "list", "batch")[2]["state"] == ["cordoned"]
 
 
@@ -73,11 +73,11 @@ def test_the_fullest_hosts_of_all_come_first(rows):
 
 def test_aggregates_go_by_their_names(rows):
     wanted = ["resources=VCPU:1", "member_of=!in:edge,batch", "limit=9"]
-    assert {row["Root"].split("/")[0] for row in rows("candidates", *wanted)} == {"cloud"}
+    assert {row["root"].split("/")[0] for row in rows("candidates", *wanted)} == {"cloud"}
     apart = ["--dry-run", "--count", "2", "--spread", "edge", "--spread", "batch", "resources=CUSTOM_PODS:1"]
-    assert {row["Provider"].split("/")[0] for row in rows("claim", *apart)} == {"edge", "batch"}
+    assert {row["provider"].split("/")[0] for row in rows("claim", *apart)} == {"edge", "batch"}
     (room, *_) = rows("capacity", "resources=CUSTOM_PODS:1", "member_of=cloud")
-    assert room["Room"] == "0"
+    assert room["room"] == "0"
 
 
 def test_changes_are_listed_since_some_hours_ago(rows):
@@ -112,10 +112,10 @@ def test_quantities_of_kubernetes_are_shown_in_gibibytes(placement):
         ("reservation list edge", "No reservations in cluster edge.\n"),
         (
             "node list cloud",
-            "No nodes in cluster cloud; placement host list --cluster cloud lists other hosts.\n",
+            "No nodes in cluster cloud; placement host list lists other hosts.\n",
         ),
         ("pod list cloud", "No pods in cluster cloud.\n"),
-        ("pod list batch --qos NONE", "No such pods in cluster batch.\n"),
+        ("pod list batch --qos system", "No such pods in cluster batch.\n"),
         ("allocation list --project none", "No such allocations.\n"),
     ],
 )
@@ -162,8 +162,9 @@ def test_no_name_commands_the_terminal(placement, examples_url):
             "No pod default/release-0 found in cluster batch; did you mean ci/release-0?",
         ),
         ("candidates resources=PCP:1", "No such resource class PCP; did you mean PCPU?"),
-        ("candidates resources=PCPU:1 required=HW_CPU_X86_AVX22", "did you mean HW_CPU_X86_AVX2"),
-        ("explain resouces=PCPU:1", "'resouces' is no parameter of this request; did you mean resources?"),
+        ("candidates resources=vcpu:4", "No such resource class vcpu; did you mean VCPU"),
+        ("candidates resources=PCPU:1 required=hw_cpu_x86_avx22", "did you mean HW_CPU_X86_AVX2"),
+        ("explain resouces=PCPU:1", "resouces: is no parameter of this request; did you mean resources?"),
         ("candidates resources=PCPU:1 ordr_by=pack", "did you mean order_by?"),
         (
             "candidates resources=PCPU:1 nothing=1",
@@ -179,6 +180,19 @@ def test_no_name_commands_the_terminal(placement, examples_url):
 )
 def test_a_wrong_name_is_answered_with_the_nearest(examples_url, command: str, meant: str):
     assert meant in refusal("--url", examples_url, *command.split())
+
+
+@pytest.mark.parametrize(
+    "command", ["flavor candidates --limit 1", "flavor explain", "claim --dry-run", "capacity"]
+)
+def test_extra_specs_that_are_ignored_are_named(placement, command: str):
+    specs = ("--property", "hw:cpu_polcy=dedicated", "--property", "trait:CUSTOM_GOLD=require")
+    done = placement(*command.split(), "--vcpus", "1", "--ram", "64", "--cluster", "cloud", *specs)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (
+        0,
+        "Ignored: hw:cpu_polcy: there is no such extra spec; did you mean hw:cpu_policy?; "
+        "trait:CUSTOM_GOLD: 'require' is neither required nor forbidden",
+    )
 
 
 @pytest.mark.parametrize(
@@ -213,7 +227,7 @@ def test_a_cluster_is_a_parameter_or_an_option(placement, command: str):
     first, second = (placement(*shlex.split(command), *way, "-f", "json") for way in ways)
     assert first.returncode == second.returncode == 0, first.stderr + second.stderr
     # Each claim is for a consumer of its own.
-    found = [[{**row, "Consumer": None} for row in json.loads(each.stdout)] for each in (first, second)]
+    found = [[{**row, "consumer": None} for row in json.loads(each.stdout)] for each in (first, second)]
     assert found[0] == found[1]
 
 
@@ -253,7 +267,7 @@ def test_nodes_where_a_pod_misses_something_are_its_second_choice(rows):
 @pytest.mark.parametrize("named", [[], ["--consumer", str(uuid.uuid4())]])
 def test_a_claim_says_how_to_release_it(placement, named: list[str]):
     claimed = placement("claim", *named, "resources=CUSTOM_PODS:1", "--cluster", "edge", "-f", "json")
-    consumer = json.loads(claimed.stdout)[0]["Consumer"]
+    consumer = json.loads(claimed.stdout)[0]["consumer"]
     assert claimed.stderr == f"To release it: placement allocation delete {consumer}\n"
     assert placement("allocation", "delete", consumer).returncode == 0
 
@@ -279,6 +293,8 @@ def test_annotations_of_a_pod_are_lines(placement, examples_url, tmp_path):
     assert '  "cpuset": ' in created
     assert '  "cpuset": ' in shown
     assert max(map(len, shown.splitlines())) < 100
+    assert re.search(r"^\| Confirmed by Kubernetes +\| False ", shown, re.MULTILINE)
+    assert not re.search(r"^\| (Phase|Warnings|Remarks|Unreadable) ", shown, re.MULTILINE)
 
 
 def test_commands_are_listed_by_section(placement):

@@ -309,6 +309,11 @@ class ActionCommand(Command):
 
         return Client(self.app.options.url, self.app.options.token)
 
+    def fail(self, text: str) -> None:
+        """Print an error about a part of the work; the command goes on, and ends with 1."""
+        self.app.LOG.error(improved(text, lambda: self.client))
+        self.exit_status = 1
+
     def note(self, text: str) -> None:
         """Print a note to the person at the terminal, where no program reads it."""
         print(text, file=self.app.stderr)
@@ -345,6 +350,12 @@ class Details(_Output, ShowOne):
 
     _formatters: ClassVar[Mapping[str, Any]] = {**_LIST, "shell": ShellFormatter}
 
+    def filled(self, parsed_args: Namespace, fields: Mapping[str, object]) -> tuple[Any, Any]:
+        """Return names and values; for people without the empty ones, unless columns are asked for."""
+        if parsed_args.formatter == _TABLE and not parsed_args.columns:
+            fields = {name: value for name, value in fields.items() if value not in (None, "") and str(value)}
+        return tuple(fields), tuple(fields.values())
+
 
 class Listing(_Output, Lister):
     """A command that prints rows, or what people read in their place."""
@@ -377,6 +388,7 @@ class Listing(_Output, Lister):
         )
         if self.nothing:
             group.add_argument(
+                "-w",
                 "--watch",
                 type=positive,
                 nargs="?",
@@ -462,8 +474,14 @@ class Listing(_Output, Lister):
         at once, so that a refusal comes before anything is written. People see `most` without a limit.
         """
         limit, query = parsed_args.limit, [*given(**wanted).items()]
-        found = islice(pages_of(self.client, path, member, cursor, query, min(limit or _PAGE, _PAGE)), limit)
-        return found if most is None or limit is not None else self.first(parsed_args, found, most)
+        found = pages_of(self.client, path, member, cursor, query, min(limit or _PAGE, _PAGE))
+        return islice(found, limit) if most is None else self.bounded(parsed_args, found, most)
+
+    def bounded(self, parsed_args: Namespace, entries: Iterable[_Entry], most: int) -> Iterable[_Entry]:
+        """Return the entries, at most --limit; people see `most` without a limit."""
+        if parsed_args.limit is not None:
+            return islice(entries, parsed_args.limit)
+        return self.first(parsed_args, entries, most)
 
 
 def _sortable(row: Sequence[Any], at: int) -> tuple[bool, Any]:

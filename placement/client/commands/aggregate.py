@@ -15,9 +15,8 @@ from placement.client.display import (
     limit,
     pages_of,
 )
-from placement.client.suggestions import near
 from placement.engine.domain.errors import PlacementError
-from placement.engine.domain.identifiers import normalize_uuid
+from placement.engine.domain.identifiers import near, normalize_uuid
 
 if TYPE_CHECKING:
     from placement.client.client import Client

@@ -11,8 +11,8 @@ from placement.client.display import Listing, argument, limit
 from placement.client.formats import TextCell, lines, moment
 from placement.engine.domain.audit import Action, TargetKind
 
-_COLUMNS = ("Time", "User", "Project", "Action", "Type", "Target", "Request")
-_LONG = ("Before", "After", "Roles", "Address", "Caller's request")
+_COLUMNS = ("time", "user", "project", "action", "type", "target", "request")
+_LONG = ("before", "after", "roles", "address", "caller_request")
 _FILTERS = ("user", "project", "request", "action", "type", "target", "consumer", "since", "until")
 _PARAMETERS = {
     "user": "user_id",
@@ -52,8 +52,8 @@ class ListAudit(Listing):
         argument("--long", action="store_true", help="with what was there before and after, and from where"),
         limit("N changes at most (default %(default)s)", _SHOWN),
     )
-    left_out_first = ("Caller's request", "Address", "Roles", "Request", "Project", "User")
-    kept = ("Action", "Type", "Target", "Before", "After")
+    left_out_first = ("caller_request", "address", "roles", "request", "project", "user")
+    kept = ("action", "type", "target", "before", "after")
     nothing = "changes"
     filters = _FILTERS
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 """How many candidates are shown to people unless they ask for a number."""
-COLUMNS = ("#", "Root", "Provider", "Amounts", "Groups", "UUID")
+COLUMNS = ("#", "root", "provider", "amounts", "groups", "uuid")
 # Parameters that only our own search knows, and the beginning of the ones with the suffix of a group.
 _OWN = {"order_by", "prefer", "cluster"}
 _OWN_OF_GROUPS = "split"
@@ -38,9 +38,9 @@ LIMIT = limit("candidates at most; limit=N says the same")
 class CandidateListing(Listing):
     """A command that lists candidates, a row for each provider of each candidate."""
 
-    left_out_first = ("UUID", "Root", "Groups")
-    kept = ("Provider", "Amounts", "Score")
-    only_wide = ("UUID",)
+    left_out_first = ("uuid", "root", "groups")
+    kept = ("provider", "amounts", "score")
+    only_wide = ("uuid",)
     _explain = ""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -111,14 +111,14 @@ class ListCandidates(CandidateListing):
         rows = self.rows(parsed_args, body, limited=limited)
         if all(score is None for score in scores) and self.for_people(parsed_args):
             return COLUMNS, rows
-        return (*COLUMNS, "Score"), [(*row, scores[row[0] - 1]) for row in rows]
+        return (*COLUMNS, "score"), [(*row, scores[row[0] - 1]) for row in rows]
 
 
 # `placement explain`, and how all explanations are shown: why nothing fits, or where most is lost.
 
 
 _LACKS = " lacks "
-_COLUMNS = ("#", "Condition", "Came", "Passed", "Trees", "Nearest")
+_COLUMNS = ("#", "condition", "came", "passed", "trees", "nearest")
 
 Explanation = Mapping[str, Any]
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 from placement.client import display
 from placement.client.commands.aggregate import resolved, uuid_of
 from placement.client.commands.capacity import WORLD, world_of
-from placement.client.commands.flavor import OPTIONS, document_beside
+from placement.client.commands.flavor import OPTIONS, document_beside, note_ignored
 from placement.client.display import (
     IN_CLUSTER,
     Listing,
@@ -29,7 +29,7 @@ from placement.client.formats import amounts, lines
 if TYPE_CHECKING:
     from placement.client.client import Client
 
-_COLUMNS = ("Provider", "Amounts", "Groups", "Consumer", "UUID")
+_COLUMNS = ("provider", "amounts", "groups", "consumer", "uuid")
 _OWNER = "operator"
 _TYPE = "INSTANCE"
 
@@ -72,8 +72,8 @@ class ClaimRequest(Listing):
         *WORLD,
     )
     explains_queries = True
-    left_out_first = ("UUID", "Groups", "Consumer")
-    kept = ("Amounts",)
+    left_out_first = ("uuid", "groups", "consumer")
+    kept = ("amounts",)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         if parsed_args.count is not None and parsed_args.consumer is not None:
@@ -85,6 +85,7 @@ class ClaimRequest(Listing):
             "consumer_type": parsed_args.type,
             **_wanted(client, parsed_args),
         }
+        note_ignored(self, claim)
         consumer = {"consumer_uuid": parsed_args.consumer or str(uuid4())}
         together = _together(client, parsed_args)
         if parsed_args.count is None and not together:
