@@ -198,7 +198,7 @@ def _refusal(answer: requests.Response) -> str:
 
 
 def _together(messages: Iterable[str]) -> Iterator[str]:
-    """Yield the messages in order; those of several members of a claim that say the same are one."""
+    """Yield the messages in order; equal ones about several members of a claim are one."""
     alike: dict[str, list[int]] = {}
     for message in messages:
         member = _MEMBER.match(message)

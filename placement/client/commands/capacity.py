@@ -80,7 +80,7 @@ class ShowCapacity(Listing):
 
 
 def _row(name: str, of: str, room: Mapping[str, Any]) -> tuple[Any, ...]:
-    count = str(room["lower"]) if room["exact"] else f"{room['lower']} to {room['upper']}"
+    count = room["lower"] if room["exact"] else f"{room['lower']} to {room['upper']}"
     stranded = {kind: each["stranded"] for kind, each in room["classes"].items() if each["stranded"]}
     sums = (room.get("taking"), room.get("hosts"), room.get("fragmentation"))
     return (name, of, count, room["runs_out_first"], *sums, amounts(stranded))

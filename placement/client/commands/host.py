@@ -58,7 +58,8 @@ def _use(resources: Resources, ways: tuple[tuple[tuple[str, ...], int], ...]) ->
 
 def number(amount: float) -> TextCell:
     """Return a cell of a number of CPUs, with at most one digit behind the point."""
-    return TextCell(amount, (f"{amount:.1f}".removesuffix(".0"),))
+    whole = int(amount)
+    return TextCell(whole if whole == amount else amount, (f"{amount:.1f}".removesuffix(".0"),))
 
 
 def gibibytes(mebibytes: float) -> TextCell:

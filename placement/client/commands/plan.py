@@ -117,7 +117,7 @@ def _amounts(allocations: Mapping[str, Any]) -> dict[str, dict[str, int]]:
 
 _GOALS = ("fit", "empty", "free", "defragment")
 _COLUMNS = ("#", "Consumer", "Kind", "By", "From", "To", "Amounts", "Providers")
-_STATES = ("#", "Consumer", "State", "Why")
+_STATES = ("#", "Consumer", "From", "To", "State", "Why")
 _BOUNDED = {"project": "project_id", "type": "consumer_type", "label": "label"}
 _PATH = "/ext/v1/plans"
 # Reading the state and showing the plan take some time beside the search.
@@ -227,8 +227,8 @@ class _Checking(Listing):
         if not checked["valid"]:
             self.exit_status = 1
         return _STATES, [
-            (at, name_mover(move), each["state"], each["why"])
-            for at, (move, each) in enumerate(zip(plan["moves"], checked["moves"], strict=True), start=1)
+            (at, consumer, before, after, each["state"], each["why"])
+            for (at, _, consumer, before, after), each in zip(list_moves(plan), checked["moves"], strict=True)
         ]
 
 
