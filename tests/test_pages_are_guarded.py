@@ -219,6 +219,9 @@ def test_what_a_role_may_not_see_is_neither_shown_nor_given(visitor: FlaskClient
         assert "Policy does not allow" in answer.text
         assert "/ui/map" not in answer.text
         assert "/ui/changes" not in answer.text
+        assert "roles</span> member</span>" in answer.text
+        assert "Sign out, and in as another user" in answer.text
+        assert "To the overview" not in answer.text, "it would be refused, too"
     data = {"form_key": form_key(visitor, "/ui/"), "consumer_uuid": str(uuid.uuid4())}
     assert visitor.post("/ui/claims", data=data).status_code == 403
 
@@ -297,17 +300,22 @@ def test_bad_input_is_a_page_that_says_what_to_do(admin: FlaskClient):
         ("/ui/why?kind=query&query=resources%3DVCPU:1&limit=0000002009999999", 400, "limit"),
         ("/ui/why?kind=query&query=resources%3DVCPU:1%26limit%3D201", 400, "limit: must be 1 to 200"),
         ("/ui/consumers?user_id=%00", 400, "NUL"),
-        ("/ui/why?kind=flavor&vcpus=many", 400, "vcpus"),
+        ("/ui/why?kind=flavor&vcpus=many", 400, "vCPUs: must be a whole number"),
+        ("/ui/why?kind=flavor&vcpus=0", 400, "vCPUs: must be a whole number"),
         ("/ui/why?kind=flavor&vcpus=1&specs=hw:cpu_policy", 400, "KEY=VALUE"),
         ("/ui/why?kind=flavor&vcpus=1&specs=hw:cpu_policy%3Dodd", 400, "hw:cpu_policy"),
         ("/ui/why?kind=song", 400, "kind"),
-        ("/ui/room?kind=query&query=resources%3DVCPU:1&without=gone", 400, "there is no host 'gone' here"),
+        (
+            "/ui/room?kind=query&query=resources%3DVCPU:1&without=gone",
+            400,
+            "Without these hosts: there is no host 'gone'",
+        ),
         ("/ui/room?kind=query&query=limit%3D3", 400, "limit"),
         ("/ui/room?kind=pod&pod=kind:+Pod", 400, "cluster"),
         ("/ui/room?kind=song", 400, "kind"),
         ("/ui/moves?goal=song", 400, "goal"),
         ("/ui/moves?goal=free&free=many", 400, "free"),
-        ("/ui/moves?goal=empty&hosts=gone", 400, "gone"),
+        ("/ui/moves?goal=empty&hosts=gone", 400, "Hosts to empty: there is no host 'gone' here"),
         ("/ui/map?by=song", 400, "by"),
         ("/ui/map/data?class=SONG", 400, "SONG"),
         ("/ui/map/hosts?ids=a", 400, "ids"),
@@ -453,7 +461,7 @@ def test_links_and_lists_of_a_bound_token_are_about_its_clusters(visitor: FlaskC
     assert overfull["name"] == "edge/full"
     overview = visitor.get("/ui/").text
     links = {unescape(link) for link in re.findall(r'href="(/ui/[^"]*)"', overview)}
-    assert {"/ui/hosts?cluster=edge", "/ui/map?by=use&class=MEMORY_MB&cluster=edge"} <= links
+    assert {"/ui/hosts?cluster=edge", "/ui/map?by=use&class=CUSTOM_NODE_MEMORY_MB&cluster=edge"} <= links
     for link in links:
         assert visitor.get(link).status_code == 200, link
     for page in ("map", "hosts", "consumers", "why", "room", "moves"):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
@@ -249,7 +250,18 @@ def enforcer_of(configuration: cfg.ConfigOpts) -> policy.Enforcer:
         # The library reads files once more, and what it raises about them is not documented.
         raise BadPolicy(f"the policy files cannot be read: {_one_line(error)}.") from None
     enforcer.use_conf = False
+    for sentence in unknown_rules(enforcer):
+        LOG.warning("%s: %s", configuration.oslo_policy.policy_file, sentence)
     return enforcer
+
+
+def unknown_rules(enforcer: policy.Enforcer) -> Iterator[str]:
+    """Yield a sentence for each rule of the files that has a name of this service's, but has no effect."""
+    known = enforcer.registered_rules
+    for name in sorted(enforcer.file_rules.keys() - known.keys()):
+        if name.startswith("placement:"):
+            near = difflib.get_close_matches(name, known, n=1)
+            yield f"there is no rule {name}{f'; did you mean {near[0]}?' if near else ''}"
 
 
 def _check(path: Path) -> None:

@@ -12,7 +12,7 @@ from placement.client.formats import lines
 class ShowStatus(Details):
     """Show which service answers, its database, the caller as it is known there, and how the service is.
 
-    The check `forest-loaded` says how far the search is behind the database. The command ends with 1 if a
+    The check `forest-loaded` says when the search last read the database. The command ends with 1 if a
     check fails.
     """
 
@@ -27,7 +27,7 @@ class ShowStatus(Details):
             **{name: status[name] for name in ("release", "database", "user_id", "project_id")},
             **{name: lines(status[name] or ()) for name in ("roles", "clusters")},
             **{
-                name: f"{'' if check['ok'] else 'failed: '}{check['detail']}"
+                name.replace("-", "_"): f"{'' if check['ok'] else 'failed: '}{check['detail']}"
                 for name, check in checks.items()
             },
         }

@@ -400,6 +400,8 @@ _KNOWN = (
     *(f"resources:{name}" for name in sorted(STANDARD_CLASSES)),
 )
 _LIKE_OURS = re.compile(r"(hw|os):|resources|trait")
+# Of what has no code among the warnings.
+_UNUSED = "extra_spec_ignored"
 _OUR_NAMESPACES = re.compile(r"(hw|os|(resources|trait)[a-zA-Z0-9_-]{0,64}):.*", re.DOTALL)
 _STRICT_TRAIT = re.compile(r"[A-Z0-9_]+")
 
@@ -450,7 +452,7 @@ def ignored_extra_specs(extra_specs: Mapping[str, str]) -> tuple[FlavorProblem, 
             elif _rule(flavors) is not None:
                 fault = _no_such([flavors])
         if fault is not None:
-            ignored.add("extra_spec_ignored", f"{key}: {fault}")
+            ignored.add(_UNUSED, f"{key}: {fault}")
     return tuple(sorted(ignored))
 
 
@@ -575,6 +577,6 @@ def translation_document(translation: Translation) -> dict[str, object]:
     }
     if translation.cells is not None:
         document["cells"] = [asdict(cell) for cell in translation.cells]
-    document["warnings"] = [each.code for each in translation.ignored]
+    document["warnings"] = [each.code for each in translation.ignored if each.code != _UNUSED]
     document["ignored"] = [each.message for each in translation.ignored]
     return document
