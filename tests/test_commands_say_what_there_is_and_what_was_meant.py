@@ -183,7 +183,8 @@ def test_a_wrong_name_is_answered_with_the_nearest(examples_url, command: str, m
 
 
 @pytest.mark.parametrize(
-    "command", ["flavor candidates --limit 1", "flavor explain", "claim --dry-run", "capacity"]
+    "command",
+    ["flavor candidates --limit 1", "flavor explain", "claim --dry-run", "capacity", "plan make fit"],
 )
 def test_extra_specs_that_are_ignored_are_named(placement, command: str):
     specs = ("--property", "hw:cpu_polcy=dedicated", "--property", "trait:CUSTOM_GOLD=require")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from placement.client.client import ANSWER_SECONDS, VERSION, ServiceError, path
 from placement.client.commands.capacity import kinds_of
-from placement.client.commands.flavor import OPTIONS
+from placement.client.commands.flavor import OPTIONS, note_ignored
 from placement.client.display import (
     IN_CLUSTER,
     PROSE,
@@ -190,6 +190,9 @@ class MakePlan(_Telling):
             clusters=parsed_args.only,
             seconds=parsed_args.seconds,
         )
+        (wanted,) = goal.values()
+        if isinstance(wanted, dict):
+            note_ignored(self, wanted)
         question = {"goal": goal, "limits": limits, **given(cluster=parsed_args.cluster)}
         seconds = max(ANSWER_SECONDS, (parsed_args.seconds or 0) + _BEYOND_SECONDS)
         plan = self.client.post(_PATH, question, seconds)
