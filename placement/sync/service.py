@@ -119,13 +119,7 @@ class ServiceCluster:
     def _listed(self, kind: str, **wanted: str | None) -> Iterator[dict[str, Any]]:
         query = {name: value for name, value in wanted.items() if value is not None}
         while True:
-            try:
-                page = self._client.get(self._at(kind), query.items())
-            except ServiceError as error:
-                if error.status == _NOT_FOUND and "node" in query:
-                    # Nothing is on a node that is not known any more.
-                    return
-                raise
+            page = self._client.get(self._at(kind), query.items())
             yield from page[kind]
             if page["next"] is None:
                 return
