@@ -158,6 +158,8 @@ def test_no_name_commands_the_terminal(placement, examples_url):
     [
         ("node list egde", "No cluster egde found; did you mean edge?"),
         ("node show edge edge-011", "No node edge-011 found in cluster edge; did you mean edge-01"),
+        ("pod list edge --node edge-011", "No node edge-011 found in cluster edge; did you mean edge-01"),
+        ("reservation list edge --node edge-0", "No node edge-0 found in cluster edge; did you mean"),
         ("pod show batch release-1 --namespace ci", "; did you mean ci/release-0"),
         (
             "pod show batch release-0",

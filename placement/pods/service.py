@@ -40,8 +40,8 @@ from placement.pods.snapshot import NodeColumns
 from placement.pods.statements import PodFilter, PodHead, StoredPod
 from placement.pods.writer import PodKey, PodMoves, PodWriter
 from placement.providers.statements import providers
-from placement.providers.statements.clusters import find_node, found, unknown_node, unknown_pod
-from placement.storage.database import Database, Executor, retry_until_deadline, utcnow
+from placement.providers.statements.clusters import found, unknown_node, unknown_pod
+from placement.storage.database import Database, retry_until_deadline, utcnow
 
 
 class Precondition(NamedTuple):
@@ -111,12 +111,6 @@ def next_page(rows: Sequence[StoredPod] | Sequence[PodHead], count: int) -> int 
     return rows[count - 1].id if len(rows) > count else None
 
 
-def _check_node(connection: Executor, cluster: str, cluster_id: int, node: str | None) -> None:
-    """Raise NotFound if there is no such node; None is no node."""
-    if node is not None and find_node(connection, cluster_id, node) is None:
-        raise unknown_node(cluster, node)
-
-
 class Pods(PodScheduler):
     """The operations on pods: what the scheduler does, and reading, binding and releasing."""
 
@@ -158,8 +152,6 @@ class Pods(PodScheduler):
         with self._database.read() as connection:
             cluster_id = found(connection, cluster).id
             rows = statements.page(connection, cluster_id, wanted, after, count + 1)
-            if not rows:
-                _check_node(connection, cluster, cluster_id, wanted.node)
         return [answer_of(row) for row in rows[:count]], next_page(rows, count)
 
     def heads(
@@ -327,8 +319,6 @@ class Reservations:
             cluster_id = found(connection, cluster).id
             wanted = PodFilter(node=node)
             rows = statements.page(connection, cluster_id, wanted, after, count + 1, reservations=True)
-            if not rows:
-                _check_node(connection, cluster, cluster_id, node)
         owners = _owners(view) if rows else {}
         answers = [_answer(view, row, owners) for row in rows[:count]]
         # A reservation that has expired is on no node.

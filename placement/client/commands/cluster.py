@@ -136,6 +136,11 @@ class InClusters(Listing):
         return ("cluster", *columns), self.bounded(parsed_args, found, most)
 
 
+def require_node(client: Client, cluster: str, node: str) -> None:
+    """Raise ServiceError unless the cluster has the node; a list for it would only be empty."""
+    client.get(cluster_path(cluster, "nodes", node))
+
+
 def read_name(manifest: Mapping[str, Any], kind: str) -> str:
     """Return the name in a manifest. Raises PlacementError for one without."""
     metadata = manifest.get("metadata")

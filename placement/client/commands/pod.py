@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from placement.client.commands.candidates import Explaining, near_misses
-from placement.client.commands.cluster import InClusters, cluster_path, put_each, read_name
+from placement.client.commands.cluster import InClusters, cluster_path, put_each, read_name, require_node
 from placement.client.display import (
     CLUSTER,
     ActionCommand,
@@ -69,6 +69,8 @@ class ListPods(InClusters):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         wanted = {name: getattr(parsed_args, name) for name in self.filters}
+        if parsed_args.cluster and parsed_args.node:
+            require_node(self.client, parsed_args.cluster, parsed_args.node)
 
         def rows(cluster: str) -> Iterable[tuple[Any, ...]]:
             pods = self.pages(parsed_args, cluster_path(cluster, "pods"), "pods", "marker", wanted)

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from placement.client.commands.cluster import cluster_path, put_each, read_name
+from placement.client.commands.cluster import cluster_path, put_each, read_name, require_node
 from placement.client.display import CLUSTER, ActionCommand, Details, Listing, argument, limit, read_yaml
 from placement.client.formats import lines, quantities
 
@@ -34,6 +34,8 @@ class ListReservations(Listing):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         path = cluster_path(parsed_args.cluster, "reservations")
+        if parsed_args.node:
+            require_node(self.client, parsed_args.cluster, parsed_args.node)
         found = self.pages(parsed_args, path, "reservations", "marker", {"node": parsed_args.node})
         return _LISTED, (_row(_LISTED, reservation) for reservation in found)
 
