@@ -326,7 +326,10 @@ def test_a_mend_leads_to_candidates(browser: Any, demonstration: RunningServer):
         assert page.locator(".steps li").count() == 1
         # What no host has in sum is offered from several providers no more.
         page.goto("/ui/why?kind=query&query=resources%3DPCPU:61&cluster=edge")
-        assert (page.inner_text("#found"), page.locator(".mend").count()) == ("Nothing fits", 0)
+        assert (page.inner_text("#found"), page.locator(".mend a").count()) == ("Nothing fits", 0)
+        assert re.fullmatch(
+            r"No host has 61 CPU of PCPU free. edge/edge-\d+ has most, 60 CPU.", page.inner_text(".mend")
+        )
         page.goto("/ui/why?kind=query&query=resources%3DPCPU:8&cluster=edge")
         assert re.search(r"In edge/edge-\d+/numa-\d \d+ together have 30 CPU\.", page.inner_text(".mend"))
         page.click(".mend a")
