@@ -104,8 +104,22 @@ def test_pages_show_the_name_with_the_uuid_as_title(racks: Client):
     room = racks.get("/ui/room?query=resources%3DVCPU:1").text
     assert f'title="{RACK}">aggregate rack &lt;12&gt;<' in room
     assert f">aggregate {OTHER}<" in room
-    (group, *_) = racks.get("/ui/?format=json").json["groups"]
-    assert (group["name"], group["shown"]) == (RACK, "rack <12>")
+    groups = racks.get("/ui/?format=json").json["groups"]
+    assert [(each["name"], each["shown"]) for each in groups] == [(OTHER, OTHER), (RACK, "rack <12>")]
+
+
+def test_pages_show_all_hosts_of_an_aggregate_though_some_are_in_others(racks: Client):
+    page = racks.get("/ui/?format=json").json
+    assert {each["name"]: (each["hosts"], each["elsewhere"]) for each in page["groups"]} == {
+        RACK: (2, 0),
+        OTHER: (1, 1),
+    }
+    assert {each["name"]: each["resources"][0]["capacity"] for each in page["groups"]} == {RACK: 16, OTHER: 8}
+    assert page["figures"]["use"]["VCPU"]["capacity"] == 16, "no host counts twice"
+    assert f"/ui/map?aggregate={OTHER}" in racks.get("/ui/").text
+    for aggregate, names in ((OTHER, ["two"]), (RACK, ["one", "two"]), (RACK[:-1] + "9", [])):
+        shown = racks.get(f"/ui/hosts?aggregate={aggregate}&format=json").json["hosts"]
+        assert [each["name"] for each in shown] == names
 
 
 def test_the_room_in_an_aggregate_has_its_name(racks: Client):

@@ -131,11 +131,13 @@ def test_candidates_name_roots_and_providers_with_their_amounts_and_scores(rows)
 
 
 def test_what_is_no_row_is_said_aside(placement):
-    finished = placement("candidates", "resources=VCPU:100000", "-f", "json", status=1)
-    assert (json.loads(finished.stdout), finished.stderr) == ([], "Nothing fits.\n")
+    finished = placement("candidates", "-f", "json", "resources=VCPU:100000", "cluster=edge", status=1)
+    way = "Nothing fits. To see why: placement explain resources=VCPU:100000 cluster=edge"
+    assert (json.loads(finished.stdout), finished.stderr) == ([], f"{way}\n")
     finished = placement("flavor", "candidates", *PINNED, "--vcpus", "9999", "--pcpu-fallback", status=1)
     fallback = "No dedicated CPUs are free; these candidates give shared ones."
-    assert finished.stderr.splitlines() == [fallback, "Nothing fits."]
+    way = f"placement flavor explain {shlex.join(PINNED)} --vcpus 9999 --pcpu-fallback"
+    assert finished.stderr.splitlines() == [fallback, f"Nothing fits. To see why: {way}"]
 
 
 def test_a_tree_is_drawn_from_any_provider_with_bars_and_a_character_per_core(placement, rows, monkeypatch):
@@ -144,7 +146,7 @@ def test_a_tree_is_drawn_from_any_provider_with_bars_and_a_character_per_core(pl
     assert lines[0] == "edge/edge-01"
     assert "│  CUSTOM_NODE_CPU_MILLI  ██████··············  20000/60000" in lines
     # Core 0 is reserved, then come the six cores of one consumer.
-    at = lines.index("│     PCPU  12/30 on 16 providers, core-0-0 to core-0-15")
+    at = lines.index("│     PCPU  12/30 on 16 providers, core-0-0 to core-0-15; - has none to use")
     assert lines[at + 1].strip("│ ") == "-██████·········"
     assert "└─ numa-1" in lines
     drawn = placement("tree", "edge/edge-01").stdout
@@ -304,8 +306,7 @@ def test_an_explanation_ends_at_the_condition_that_nobody_meets(placement):
         "",
         " 1  1 CUSTOM_PODS free: 18 of 18 providers, in 18 trees",
         " 2  64 PCPU free: 0 of 608 providers, in 0 trees",
-        "      A provider of PCPU has 2 free at most; resources_several=PCPU:64 split_several=PCPU takes it "
-        "from several of a host.",
+        "      A provider of PCPU has 2 free at most.",
     ]
     assert told[6:] == [
         "      cloud/compute-01/core-0-[8-11] each lacks 62 PCPU: it has 2 free",
@@ -634,7 +635,7 @@ WRONG = {
     "node delete edge edge-01": "still has allocations",
     "node import edge /nonexistent": "/nonexistent: No such file or directory",
     "node import edge /": "/: Is a directory",
-    "node import edge pyproject.toml": "Malformed YAML",
+    "node import edge pyproject.toml": "pyproject.toml: Malformed YAML: did not",
     "node import edge /dev/null": "kind: the Node is missing",
     f"node import nowhere {NODE}": "edge-01: No cluster nowhere found",
     "pod list nowhere": "No cluster nowhere found",
@@ -644,7 +645,7 @@ WRONG = {
     "pod create edge /dev/null": "/dev/null: has no pods",
     f"pod create edge {NODE}": "kind: expected Pod, got 'Node'",
     "pod preview edge /dev/null": "/dev/null: has 0 pods",
-    "pod translate edge pyproject.toml": "Malformed YAML",
+    "pod translate edge pyproject.toml": "> in line 2, column 1",
     "flavor candidates ~ --cluster nowhere": "No cluster nowhere found",
     "flavor candidates ~ --property resources:CUSTOM_X=1": "CUSTOM_X",
     "flavor translate /nonexistent": "/nonexistent: No such file",
@@ -692,6 +693,7 @@ def test_commands_that_do_not_exist_are_compared_with_those_that_do():
         "clusters list": "clusters list: no such command; did you mean cluster list",
         "node lst": "node lst: no such command; did you mean node list?",
         "node cordon edge": "node cordon: no such command; `kubectl cordon` does it",
+        "release x": "release x: no such command; did you mean allocation delete or",
         "xyzzy": "xyzzy: no such command; `placement --help` lists them",
         "--bogus cluster list": "--bogus: no such option",
     }.items():
@@ -760,13 +762,14 @@ def test_a_caller_without_the_right_role_is_told_so(failure):
 
 
 class _Stranger(BaseHTTPRequestHandler):
-    """A web server that has never heard of placement."""
+    """A web server that has never heard of placement; at some paths it answers as OpenStack Placement."""
 
     def do_GET(self) -> None:
-        status = 502 if "clusters/" in self.path else 200
+        status = 502 if "clusters/" in self.path else 404 if "status" in self.path else 200
         self.send_response(status)
         self.end_headers()
-        self.wfile.write(b"<html>\n hello\n</html>")
+        error = {"errors": [{"detail": "The resource could not be found.\n\n   "}]}
+        self.wfile.write(json.dumps(error).encode() if status == 404 else b"<html>\n hello\n</html>")
 
     def do_DELETE(self) -> None:
         self.send_response(500)
@@ -781,6 +784,8 @@ def test_a_server_that_is_no_placement_service_is_one_clear_line():
         assert "is no placement service" in refusal("--url", url, "cluster", "list")
         assert refusal("--url", url, "cluster", "show", "x") == "<html> hello </html>"
         assert "answers 500" in refusal("--url", url, "cluster", "delete", "x")
+        said = f"{url} does not know /ext/v1/status: it is OpenStack Placement, or an older release"
+        assert refusal("--url", url, "status") == said
 
 
 def test_rows_are_written_before_the_last_page_is_asked_for(examples_url, crowd):

@@ -99,10 +99,11 @@ def test_people_see_the_first_and_programs_all(piped):
     assert seen.splitlines()[-1] == f"... {len(every) - 20} more; --limit N shows more"
     seen = piped("candidates", "resources=PCPU:2")
     every = json.loads(piped("candidates", "resources=PCPU:2", "-f", "json").stdout)
-    assert seen.stdout.splitlines()[-1] == f"... {len(every) - 10} more; limit=N shows more"
+    assert seen.stdout.splitlines()[-1] == f"... {len(every) - 10} more; --limit N shows more"
     assert len(seen.stdout.splitlines()) == 10 + 4 + 1
-    limited = piped("candidates", "resources=PCPU:2", "limit=12")
-    assert len(limited.stdout.splitlines()) == 12 + 4
+    for way in (["limit=12"], ["--limit", "12"]):
+        limited = piped("candidates", "resources=PCPU:2", *way)
+        assert len(limited.stdout.splitlines()) == 12 + 4
     flavor = ["flavor", "candidates", "--vcpus", "2", "--ram", "64", "--property", "hw:cpu_policy=dedicated"]
     assert "... at least 1000 more; --limit N shows more" in piped(*flavor).stdout or re.search(
         r"^\.\.\. \d+ more; --limit N shows more$", piped(*flavor).stdout, re.MULTILINE
@@ -127,6 +128,7 @@ def test_refusing_nodes_are_grouped_by_reason_with_the_amounts_they_lack(piped, 
     assert len(json.loads(piped("pod", "preview", "edge", str(huge), "-f", "json").stdout)) == 8
     assert shown.stdout.count("Insufficient cpu ") == 1
     spread = "lacks 18 CPUs: it has 30 cores with a free CPU, and SpreadByPCPUs takes one CPU of each"
+    assert "(cpu fits on NUMA nodes 0+1; " in shown.stdout
     assert " edge/edge-01 lacks 8 CPUs: it has 40 free " in shown.stdout
     assert f" edge/edge-06 {spread} " in shown.stdout
     refused = piped("pod", "create", "edge", str(huge))

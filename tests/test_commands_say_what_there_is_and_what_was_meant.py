@@ -9,7 +9,9 @@ import socket
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from placement.client.catalog import COMMANDS
 from placement.client.cli import Placement
 from placement.client.client import Client
 from placement.client.completion import parsers
+from placement.client.display import GRAMMAR
 from placement.server.demonstration import examples
 from tests.commands import refusal, run
 from tests.service import Service
@@ -54,9 +57,32 @@ def test_nodes_are_listed_with_their_state_and_what_they_have_free(rows):
 
 def test_hosts_of_openstack_are_listed_with_what_they_have_free(rows):
     (host,) = [each for each in rows("host", "list") if each["name"] == "cloud/compute-04"]
-    assert (host["cluster"], host["cpu_use"], host["cpus_free"]) == ("cloud", 0, 96)
-    assert {each["cluster"] for each in rows("host", "list", "--cluster", "cloud")} == {"cloud"}
+    assert (host["cluster"], host["cpu_use"], host["cpus_free"], host["pcpu_free"]) == ("cloud", 0, 64, 32)
+    of_cloud = rows("host", "list", "--cluster", "cloud")
+    assert {each["cluster"] for each in of_cloud} == {"cloud"}
+    assert rows("host", "list", "--aggregate", "cloud") == of_cloud
     assert not [each for each in rows("host", "list") if "ceph" in each["name"]]
+
+
+def test_the_fullest_hosts_of_all_come_first(rows):
+    fullest = ["--sort-column", "CPU use", "--sort-descending"]
+    uses = [each["cpu_use"] for each in rows("host", "list", *fullest)]
+    assert uses == sorted(uses, reverse=True)
+    assert [each["cpu_use"] for each in rows("host", "list", *fullest, "--limit", "3")] == uses[:3]
+
+
+def test_aggregates_go_by_their_names(rows):
+    wanted = ["resources=VCPU:1", "member_of=!in:edge,batch", "limit=9"]
+    assert {row["root"].split("/")[0] for row in rows("candidates", *wanted)} == {"cloud"}
+    apart = ["--dry-run", "--count", "2", "--spread", "edge", "--spread", "batch", "resources=CUSTOM_PODS:1"]
+    assert {row["provider"].split("/")[0] for row in rows("claim", *apart)} == {"edge", "batch"}
+    (room, *_) = rows("capacity", "resources=CUSTOM_PODS:1", "member_of=cloud")
+    assert room["room"] == "0"
+
+
+def test_changes_are_listed_since_some_hours_ago(rows):
+    assert rows("audit", "--since", "9h", "--limit", "1")
+    assert rows("audit", "--until", "9h", "--limit", "1") == []
 
 
 def test_clusters_are_listed_with_their_hosts_and_use(rows):
@@ -84,6 +110,10 @@ def test_quantities_of_kubernetes_are_shown_in_gibibytes(placement):
     ("command", "note"),
     [
         ("reservation list edge", "No reservations in cluster edge.\n"),
+        (
+            "node list cloud",
+            "No nodes in cluster cloud; placement host list lists other hosts.\n",
+        ),
         ("pod list cloud", "No pods in cluster cloud.\n"),
         ("pod list batch --qos system", "No such pods in cluster batch.\n"),
         ("allocation list --project none", "No such allocations.\n"),
@@ -142,6 +172,8 @@ def test_no_name_commands_the_terminal(placement, examples_url):
         ),
         ("claim resources=PCPU:1 clutser=edge", "did you mean cluster?"),
         ("flavor explain --vcpus 1 --ram 1 --cluster egde", "did you mean edge?"),
+        ("candidates resources=PCPU:1 member_of=egde", "no aggregate is named egde; did you mean edge?"),
+        ("claim resources=PCPU:1 --spread egde", "no aggregate is named egde; did you mean edge?"),
         ("tree edge/edge-09", "did you mean edge/edge-08"),
         ("plan make empty edge/edge-09", "did you mean edge/edge-08"),
     ],
@@ -169,6 +201,7 @@ def test_extra_specs_that_are_ignored_are_named(placement, command: str):
         ("candidates resources=PCPU:1 limit=x", "limit: must be a whole number from 1 on, not 'x'"),
         ("plan make empty --cluster edge", "empty: the hosts are missing"),
         ("candidates resources=PCPU:1 cluster=edge --cluster batch", "cluster: batch and edge are two"),
+        ("explain resources=PCPU:1 limit=2 --limit 3", "limit: 3 and 2 are two"),
         ("allocation show edge/packet-core", "must be a UUID, not 'edge/packet-core'"),
     ],
 )
@@ -209,7 +242,9 @@ def test_an_explanation_says_first_what_splitting_would_give(placement):
     assert "A provider of PCPU has 2 free at most;" in told
     assert "on one host 60 at most (edge/edge-0" in told
     assert mend < told.index("edge/edge-01/core-0-[7-11] each lacks 38 PCPU: it has 2 free")
-    assert ", less than 400." in placement("explain", "resources=PCPU:400", "cluster=edge").stdout
+    told = placement("explain", "resources=PCPU:400", "cluster=edge").stdout
+    assert ", less than 400." in told
+    assert "several of a host" not in told
     told = placement("explain", "resources_a=PCPU:400", "split_a=PCPU").stdout
     assert told.startswith("Fits nowhere")
     assert "takes it from" not in told
@@ -229,8 +264,9 @@ def test_nodes_where_a_pod_misses_something_are_its_second_choice(rows):
     assert "gives way" in nodes[-1]["remarks"][0]
 
 
-def test_a_claim_for_a_new_consumer_says_how_to_release_it(placement):
-    claimed = placement("claim", "resources=CUSTOM_PODS:1", "--cluster", "edge", "-f", "json")
+@pytest.mark.parametrize("named", [[], ["--consumer", str(uuid.uuid4())]])
+def test_a_claim_says_how_to_release_it(placement, named: list[str]):
+    claimed = placement("claim", *named, "resources=CUSTOM_PODS:1", "--cluster", "edge", "-f", "json")
     consumer = json.loads(claimed.stdout)[0]["consumer"]
     assert claimed.stderr == f"To release it: placement allocation delete {consumer}\n"
     assert placement("allocation", "delete", consumer).returncode == 0
@@ -275,6 +311,14 @@ def test_help_has_an_example_and_one_line_about_output(placement):
     assert "example: placement node list edge\n" in shown
     assert "output: -o FORMAT (csv, json, table, value, yaml, wide), -c COLUMN, --watch" in shown
     assert "--sort-column" not in shown
+
+
+@pytest.mark.parametrize("command", ["candidates", "explain", "claim"])
+def test_help_and_documents_have_the_parameters_of_queries(placement, command: str):
+    shown, page = placement(command, "--help").stdout, Path("docs/candidates.md").read_text()
+    for example, meaning in GRAMMAR:
+        assert f"  {example:34}{meaning}\n" in shown
+        assert f"| `{example}` | {meaning} |\n" in page
 
 
 def test_every_example_is_one_that_its_command_takes():

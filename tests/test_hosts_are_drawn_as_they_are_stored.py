@@ -41,10 +41,11 @@ def test_cores_have_owners_and_cards_have_bars(shared: Client):
     root, (core, other, card) = tree(shared)
     first = claim(shared, {core: {"PCPU": 1}, card: {"VGPU": 1}}, "one")
     second = claim(shared, {root: {"MEMORY_MB": 256}}, "two")
+    shared.provider(unique(), parent=root, PCPU={"total": 2, "reserved": 2})
     http: FlaskClient = shared.http
     drawn = http.get(f"/ui/hosts/{root}?format=json").json["drawn"]
-    counts = {name: drawn[name] for name in ("threads", "free_threads", "cores", "free_cores")}
-    assert counts == {"threads": 4, "free_threads": 3, "cores": 2, "free_cores": 1}
+    counts = ("threads", "free_threads", "cores", "free_cores", "reserved_cores")
+    assert [drawn[name] for name in counts] == [6, 3, 2, 1, 1], "a reserved core counts as on the map"
     held = {owner["consumer_uuid"]: (owner["project_id"], owner["amounts"]) for owner in drawn["owners"]}
     assert held == {
         first: ("one", {"PCPU": 1, "VGPU": 1}),
@@ -58,6 +59,18 @@ def test_cores_have_owners_and_cards_have_bars(shared: Client):
     inside = http.get(f"/ui/hosts/{card}").text
     assert f'<div class="box provider marked" id="p-{card}">' in inside
     assert 'class="core marked"' in http.get(f"/ui/hosts/{other}").text
+
+
+def test_a_host_says_first_what_is_overfull(shared: Client):
+    name = unique()
+    root = shared.provider(name, DISK_GB=10)
+    claim(shared, {root: {"DISK_GB": 8}}, "one")
+    said = f'<p class="problem">DISK_GB of {name} is overfull: 8 of 5 GiB in use.</p>'
+    assert said not in shared.http.get(f"/ui/hosts/{root}").text
+    generation = shared.get(f"/resource_providers/{root}").json["generation"]
+    body = {"resource_provider_generation": generation, "inventories": {"DISK_GB": {"total": 5}}}
+    assert shared.call("PUT", f"/resource_providers/{root}/inventories", body).status_code == 200
+    assert said in shared.http.get(f"/ui/hosts/{root}").text
 
 
 def test_what_lacks_is_marked_where_it_lacks(shared: Client):

@@ -55,6 +55,19 @@ def test_a_cluster_has_the_sums_of_its_hosts_if_they_are_asked_for(edge: Client)
     assert "include: must be use" in detail(edge.get("/ext/v1/clusters?include=state"))
 
 
+def test_the_overview_counts_what_all_pods_request_as_the_hosts_do(edge: Client):
+    assert edge.put(f"{EDGE}/pods/default/web", pod_manifest()).status_code == 201
+    node = edge.get(HOSTS).json["hosts"][0]["resources"]
+    page = edge.get("/ui/?format=json").json
+    cpus, memory = (page["figures"]["use"][name] for name in ("CPU", "Memory"))
+    of_node = node["CUSTOM_NODE_CPU_MILLI"]
+    assert of_node["used"] > 0
+    assert (cpus["used"], cpus["capacity"]) == (of_node["used"] / 1000 + 3, of_node["capacity"] / 1000 + 16)
+    assert memory["used"] == node["CUSTOM_NODE_MEMORY_MB"]["used"] > node["MEMORY_MB"]["used"] == 0
+    first = [each["class"] for each in page["groups"][0]["resources"][:2]]
+    assert first == ["CUSTOM_NODE_CPU_MILLI", "CUSTOM_NODE_MEMORY_MB"]
+
+
 def test_a_node_tells_its_pods_and_why_it_is_closed_if_that_is_asked_for(edge: Client):
     (named,) = edge.get(f"{EDGE}/nodes").json["nodes"]
     assert named.keys() == {"name", "resource_provider", "created_at"}
@@ -76,6 +89,20 @@ def test_the_page_of_a_host_says_first_why_its_node_is_closed(edge: Client):
     assert '<span class="tag warn">cordoned</span> it is cordoned' in shown
     assert '<span class="tag warn">tainted</span> the taint gpu' in shown
     assert ".tag.warn {" in edge.get("/ui/static/pages.css").text, "the badge has a colour"
+
+
+def test_consumers_are_listed_with_their_hosts_and_by_host(edge: Client):
+    other, compute = (edge.get(HOSTS).json["hosts"][at] for at in (0, 1))
+    pool = edge.get("/resource_providers?name=pool").json["resource_providers"][0]["uuid"]
+    assert edge.claim({compute["uuid"]: {"VCPU": 1}, pool: {"DISK_GB": 1}}).status_code == 204
+    page = edge.get("/ui/consumers").text
+    assert page.count(f'<a href="/ui/hosts/{compute["uuid"]}">compute</a>') == 2
+    assert f'<a href="/ui/hosts/{pool}">pool</a>' in page
+    for name, count in (("pool", 1), ("compute", 2), (other["name"], 0)):
+        assert len(edge.get(f"/ui/consumers?host={name}&format=json").json["consumers"]) == count
+        assert (
+            f'<span class="note">{count}</span>' in edge.get(f"/ui/consumers?host={name}").text or not count
+        )
 
 
 def test_why_not_counts_the_hosts_of_the_cluster_that_is_asked_about(edge: Client):

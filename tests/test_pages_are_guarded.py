@@ -219,6 +219,9 @@ def test_what_a_role_may_not_see_is_neither_shown_nor_given(visitor: FlaskClient
         assert "Policy does not allow" in answer.text
         assert "/ui/map" not in answer.text
         assert "/ui/changes" not in answer.text
+        assert "roles</span> member</span>" in answer.text
+        assert "Sign out, and in as another user" in answer.text
+        assert "To the overview" not in answer.text, "it would be refused, too"
     data = {"form_key": form_key(visitor, "/ui/"), "consumer_uuid": str(uuid.uuid4())}
     assert visitor.post("/ui/claims", data=data).status_code == 403
 
@@ -458,7 +461,7 @@ def test_links_and_lists_of_a_bound_token_are_about_its_clusters(visitor: FlaskC
     assert overfull["name"] == "edge/full"
     overview = visitor.get("/ui/").text
     links = {unescape(link) for link in re.findall(r'href="(/ui/[^"]*)"', overview)}
-    assert {"/ui/hosts?cluster=edge", "/ui/map?by=use&class=MEMORY_MB&cluster=edge"} <= links
+    assert {"/ui/hosts?cluster=edge", "/ui/map?by=use&class=CUSTOM_NODE_MEMORY_MB&cluster=edge"} <= links
     for link in links:
         assert visitor.get(link).status_code == 200, link
     for page in ("map", "hosts", "consumers", "why", "room", "moves"):

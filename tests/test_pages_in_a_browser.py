@@ -205,12 +205,13 @@ def test_blocks_of_a_few_hosts_fill_the_width(browser: Any, demonstration: Runni
 def test_a_flavor_shows_its_translation_and_candidates(browser: Any, demonstration: RunningServer):
     with page_of(browser, demonstration.url) as (page, complaints):
         page.goto("/ui/why?kind=flavor&cluster=cloud")
-        page.fill("[name=specs]", "hw:cpu_policy=dedicated\nhw:numa_nodes=2")
+        page.fill("[name=specs]", "hw:cpu_policy=dedicated\nhw:numa_nodes=2\nhw:numa_node=1")
         page.fill("[name=image]", "hw_cpu_thread_policy=require")
         page.fill("[name=limit]", "2")
         page.click("text=Find")
         page.wait_for_selector("#found")
         assert page.inner_text("#found") == "The first 2 candidates on 2 of at most 4 hosts"
+        assert page.inner_text(".warning").endswith("did you mean hw:numa_nodes?")
         page.click("summary:has-text('Asked with')")
         assert "dedicated_cpus" in page.inner_text("#translation pre")
         assert complaints == []
@@ -415,6 +416,22 @@ def test_the_command_of_a_plan_makes_the_plan_that_is_downloaded(
         assert complaints == []
 
 
+# The first background that is seen behind an element, and the colour of its text.
+COLOURS = """(element) => {
+  let behind = element;
+  while (getComputedStyle(behind).backgroundColor === "rgba(0, 0, 0, 0)") behind = behind.parentElement;
+  return [getComputedStyle(behind).backgroundColor, getComputedStyle(element).color];
+}"""
+
+
+def test_the_versions_of_the_api_can_be_read(browser: Any, demonstration: RunningServer):
+    with page_of(browser, demonstration.url) as (page, _):
+        page.goto("/docs")
+        page.wait_for_selector(".swagger-ui .version")
+        for version in page.query_selector_all(".swagger-ui .version"):
+            assert version.evaluate(COLOURS) == ["rgb(69, 80, 95)", "rgb(255, 255, 255)"]
+
+
 def test_keys_lead_everywhere(browser: Any, demonstration: RunningServer):
     with page_of(browser, demonstration.url) as (page, complaints):
         drawn(page, "/ui/")
@@ -587,10 +604,12 @@ def test_parts_come_when_somebody_looks_at_them(browser: Any, demonstration: Run
         page.click("#providers summary")
         page.wait_for_selector("#providers td:has-text('edge/edge-06/numa-0')")
         page.locator("a[data-more]").first.click()
-        page.wait_for_selector("details[data-link] table")
+        page.wait_for_selector("tr[data-link] > [colspan='6'] table")
         page.evaluate("document.activeElement.blur()")
         page.evaluate(RENEW)
-        assert page.locator("details[data-link][open] table").count() >= 1, "what was unfolded stays so"
+        assert page.locator("tr[data-link] table").count() == 1, "what was unfolded stays so"
+        page.locator("a[data-more]").first.click()
+        page.locator("tr[data-link]").wait_for(state="detached")
         page.goto("/ui/")
         page.locator("#fragmented").scroll_into_view_if_needed()
         page.wait_for_selector("section[aria-labelledby=fragmented] th:has-text('edge')")
@@ -606,6 +625,23 @@ def test_a_page_says_how_old_it_is(browser: Any, demonstration: RunningServer):
             page.clock.fast_forward("05:00")
             age = "s ago" if is_renewed else "5 min ago"
             page.wait_for_selector(f"#fresh:has-text('{age}')")
+
+
+def test_a_page_says_that_the_service_does_not_answer(browser: Any, demonstration: RunningServer):
+    with page_of(browser, demonstration.url) as (page, _):
+        page.clock.install()
+        drawn(page, "/ui/")
+        page.context.set_offline(True)
+        page.clock.fast_forward("01:00")
+        page.wait_for_selector("#old:has-text('No answer since')")
+        page.wait_for_selector(".map-state:has-text('These hosts are as they were')")
+        assert "line-through" in page.locator(".tile.good .figure").evaluate(
+            "each => getComputedStyle(each).textDecoration"
+        )
+        assert findings(page) == []
+        page.context.set_offline(False)
+        page.clock.fast_forward("01:00")
+        page.locator("#old").wait_for(state="hidden")
 
 
 def test_choices_are_complete_once_somebody_comes_near(browser: Any, demonstration: RunningServer):

@@ -209,6 +209,16 @@ def test_a_plan_without_members_is_told_which(served, tmp_path: Path):
         assert f"{missing} is missing" in ended.stderr
 
 
+def test_a_plan_that_is_shown_says_what_stays_on_its_host(plan, tmp_path: Path):
+    file, (move, *_), pod = tmp_path / "plan.json", plan["moves"], {"namespace": "default", "name": "web"}
+    here = {**move, "kind": "pod", "by": "eviction", "to_host": move["from_host"], "pod": pod}
+    left = {"consumer": move["consumer"], "host": move["from_host"], "why": "is a static pod", "pod": pod}
+    file.write_text(json.dumps({**plan, "moves": [here], "left": [left]}))
+    shown = [line.strip() for line in run("plan", "show", str(file)).stdout.splitlines()]
+    assert shown[1].endswith(", other CPUs of the same host  (pod, by eviction)")
+    assert "stays default/web: is a static pod" in shown
+
+
 def test_no_pod_is_moved_by_rewriting(client, plan):
     pod = {"from_node": "node-1", "to_node": "node-2", "namespace": "default", "name": "web"}
     moves = [{**plan["moves"][0], "by": "eviction", "pod": pod}]

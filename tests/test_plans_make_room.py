@@ -334,3 +334,5 @@ def test_rules_between_pods_hold_for_those_that_are_moved(edge):
     assert {move["pod"]["name"]: move["pod"]["to_node"] for move in moves}["shy"] == "node-2"
     alone = planned(edge, {"empty": ["edge/node-0", "edge/node-2"]}, cluster="edge")
     assert "shy" not in [move["pod"]["name"] for move in alone["moves"]]
+    whys = {left["pod"]["name"]: left["why"] for left in alone["left"]}
+    assert whys["p0"] == "no other host could ever take it: label disk=ssd: 0 of 1 nodes"

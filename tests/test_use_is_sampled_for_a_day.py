@@ -154,21 +154,21 @@ def test_a_line_has_gaps_and_ends_with_the_last_sample():
     assert 'd="M34 100h0L35 93M37 79h0M48 0h0"' in day_line(points, "x")
     day = [Point(NOON + slot * SLOT_SECONDS, 40) for slot in range(49)]
     assert "x, last 24 hours: 40 % at 12:00 UTC, lowest 40 %, highest 40 %" in day_line(day, "x")
-    assert not day_line(points[:1], "x")
+    assert not day_line(points[:3], "x")
     assert not day_line(None, "x")
 
 
 def test_a_bound_token_sees_the_history_of_its_clusters(tmp_path: Path):
     with fleet(tmp_path, ["edge", SECRET]) as found:
         history = history_of(found.api.http.application)
-        for slot in range(3):
+        for slot in range(4):
             history.sample(NOON + slot * SLOT_SECONDS)
         everything, own = (words(found.api.as_(token).get("/ui/").text) for token in (OPERATOR, ADMIN))
         assert any(SECRET in text for text in everything)
         assert own
         assert not any(SECRET in text for text in own)
         # The sum of all hosts that it sees is that of its cluster.
-        whole = [text.replace("all hosts", "edge") for text in own if " of all hosts," in text]
+        whole = [text.replace("all hosts", "edge") for text in own if "PCPU of all hosts," in text]
         assert whole
         assert set(whole) <= set(own)
 

@@ -153,9 +153,12 @@ class Placement(App):
         elif not below:
             typed = words[:2]
             starts = {name.split()[0] for name in names}
-            below = near(" ".join(words[:2]), names) or [
-                name for name in names if name.split()[0] in near(words[0], starts)
-            ]
+            below = (
+                near(" ".join(words[:2]), names)
+                or [name for name in names if name.split()[0] in near(words[0], starts)]
+                # Commands are called by what they do, too: `release`.
+                or [one.name for one in parsers(self) if one.summary.lower().startswith(f"{words[0]} ")]
+            )
         hint = f"did you mean {' or '.join(below)}?" if below else f"`{self.NAME} --help` lists them"
         return f"{' '.join(typed)}: no such command; {hint}"
 

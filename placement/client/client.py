@@ -28,6 +28,7 @@ _CONNECT_SECONDS = 5
 ANSWER_SECONDS = 120
 """How long to wait for an answer; searches may take long."""
 _UNAUTHORIZED = 401
+_OWN_ROUTES, _NO_ROUTE = "/ext/v1/", "The resource could not be found."
 _LONGEST_TEXT = 200
 _NEAREST = 3
 # How the incumbent's messages about bodies and parameters begin, and the rule that follows them.
@@ -114,7 +115,10 @@ class Client:
         if answer.status_code == _UNAUTHORIZED:
             raise ServiceError(f"{_refusal(answer)} {self._hint}", _UNAUTHORIZED)
         if not answer.ok:
-            raise ServiceError(_refusal(answer), answer.status_code)
+            reason = _refusal(answer)
+            if path.startswith(_OWN_ROUTES) and reason == _NO_ROUTE:
+                reason = f"{self._url} does not know {path}: it is OpenStack Placement, or an older release"
+            raise ServiceError(reason, answer.status_code)
         if not answer.content:
             return None
         try:

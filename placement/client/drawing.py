@@ -174,8 +174,9 @@ class _TextArtist:
         levels = [leaf.levels[name] for leaf in leaves]
         used, capacity = sum(level.used for level in levels), sum(level.capacity for level in levels)
         first, last = self._short(leaves[0]), self._short(leaves[-1])
-        yield f"{name}  {used}/{capacity} on {len(leaves)} providers, {first} to {last}"
         cells = "".join(self._cell(level) for level in levels)
+        legend = f"; {self._pen.none} has none to use" if self._pen.none in cells else ""
+        yield f"{name}  {used}/{capacity} on {len(leaves)} providers, {first} to {last}{legend}"
         for start in range(0, len(cells), _CELLS_PER_LINE):
             yield f"  {cells[start : start + _CELLS_PER_LINE]}"
 
@@ -330,7 +331,7 @@ def _out_of_reach(plan: Mapping[str, Any]) -> str:
 
 
 def name_mover(move: Mapping[str, Any]) -> str:
-    """Return the name of the pod that is moved, or the uuid of another consumer."""
+    """Return the name of the pod that is moved or stays, or the uuid of another consumer."""
     pod = move.get("pod")
     return str(move["consumer"]) if pod is None else f"{pod['namespace']}/{pod['name']}"
 
@@ -348,11 +349,14 @@ def drawn(plan: Mapping[str, Any], stdout: TextIO) -> Iterator[str]:
     yield summary(plan)
     for at, move, consumer, before, after in list_moves(plan):
         evicted = ", by eviction" if move["by"] == "eviction" else ""
-        yield f"{at:>4}  {consumer}  {before} -> {after}  ({move['kind']}{evicted})"
+        where = f"{before} -> {after}"
+        if before == after:
+            where = f"{before}, other {'CPUs' if move['kind'] == 'pod' else 'providers'} of the same host"
+        yield f"{at:>4}  {consumer}  {where}  ({move['kind']}{evicted})"
     if any(move["kind"] == "guessed" for move in plan["moves"]):
         yield _GUESSED
     for each in plan["left"]:
-        yield f"stays {each['consumer']}: {each['why']}"
+        yield f"stays {name_mover(each)}: {each['why']}"
     for host in plan["hosts"]:
         yield ""
         consumers = f"{host['consumers_before']} -> {host['consumers_after']} consumers"

@@ -122,6 +122,7 @@ _AS_WRITTEN = {
     "qos": "QoS",
     "cpu": "CPU",
     "cpus": "CPUs",
+    "pcpu": "PCPU",
     "kubernetes": "Kubernetes",
 }
 

@@ -17,7 +17,7 @@ from flask import Blueprint, current_app, g, request
 from oslo_config import cfg
 from oslo_policy import opts, policy
 
-from placement.common.microversions import HEADER, SERVICE, Feature
+from placement.common.microversions import HEADER, NEWEST, SERVICE, Feature
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import BadRequest, Forbidden, NotFound
 from placement.http import context
@@ -107,10 +107,12 @@ def route(
 
 def _check_version(since: Feature | None, missing_method_below: Feature | None) -> None:
     if since is not None and not context.offers(since):
-        # Clients that forget the header ask for the oldest version.
+        # Clients that forget the header, or the service in it, ask for the oldest version.
+        sent = request.headers.get(HEADER, SERVICE)
+        nameless = "" if SERVICE in sent.lower() else f"; the one that was sent does not name {SERVICE}"
         raise NotFound(
             f"{request.path} is there from microversion {since.value} on, and this request is of "
-            f"{context.version()}: send {HEADER}: {SERVICE} {since.value}"
+            f"{context.version()}: send {HEADER}: {SERVICE} {since.value}, or up to {NEWEST}{nameless}"
         )
     if missing_method_below is not None and not context.offers(missing_method_below):
         raise HttpError(405, "The method specified is not allowed for this resource.")

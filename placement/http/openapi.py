@@ -301,7 +301,13 @@ _SAID = (
     "as JSON, as text or as HTML, as the header Accept prefers."
 )
 _SCHEMES: dict[str, dict[str, str]] = {
-    "token": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"},
+    "token": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-Auth-Token",
+        "description": "`admin` in the demonstration and with noauth2; else a token of Keystone or of the "
+        "file of tokens.",
+    },
     "bearer": {"type": "http", "scheme": "bearer"},
     "basic": {"type": "http", "scheme": "basic", "description": "The token is the password."},
 }
@@ -452,9 +458,11 @@ def _wanted() -> Microversion:
 
 
 @blueprint.get(PAGE_PATH)
-@describes(Operation({200: _HTML}, errors=[404]))
+@describes(Operation({200: _HTML}, errors=[404], query=[_MICROVERSION]))
 def docs() -> Response:
     """Return a page that shows this document; needs no token."""
+    # Raises BadRequest for a version that there is not.
+    _wanted()
     if _assets() is None:
         raise NotFound(MISSING)
     return _guarded(Response(HTML, content_type="text/html; charset=UTF-8"))

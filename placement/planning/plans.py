@@ -24,6 +24,7 @@ from placement.planning.consumers import Roster
 from placement.planning.goals import Bound, Defragmenting, Goals, Reached
 from placement.planning.making_room import EvictionPlanner, PlanLimits
 from placement.pods.cache import ClusterCache, ClusterSnapshot
+from placement.pods.model import RecordedPod
 from placement.providers.statements import clusters, providers
 from placement.providers.statements.clusters import found
 from placement.providers.statements.names import SHARING_TRAIT
@@ -96,11 +97,12 @@ class PlannedHost:
 
 
 class Left(NamedTuple):
-    """A consumer that should have been moved and was not, and why."""
+    """A consumer that should have been moved and was not, and why; `pod` if it is one."""
 
     consumer: str
     host: str
     why: str
+    pod: RecordedPod | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +359,7 @@ class _Making:
             why=reached.why,
             hosts=self._hosts(list(dict.fromkeys(roots)), called),
             placements=[scene.resources(spot.draws) for spot in board.placed],
-            left=[Left(each.uuid, scene.uuid(each.root), why) for each, why in reached.left],
+            left=[Left(each.uuid, scene.uuid(each.root), why, each.pod) for each, why in reached.left],
             emptied=[scene.uuid(root) for root in reached.emptied],
             stranded=stranded,
             idle=idle,

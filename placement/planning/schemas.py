@@ -41,6 +41,7 @@ from placement.planning.plans import (
     REWRITING,
 )
 from placement.planning.room import CapacityCount, HostCount
+from placement.pods.schemas import PodReferenceSchema
 
 # Bodies of questions of how many more fit.
 _KIND_NAME = "^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
@@ -204,6 +205,7 @@ class LeftShownSchema(AnswerSchema):
     consumer = Uuid()
     host = Uuid()
     why = String()
+    pod = Object(PodReferenceSchema, metadata=OPTIONAL)
 
 
 class StrandedShownSchema(AnswerSchema):

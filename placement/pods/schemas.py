@@ -43,6 +43,7 @@ from placement.http.schemas import (
     texts,
 )
 from placement.pods.clusters import NodeTree
+from placement.pods.cycle import in_plain_words
 from placement.pods.koordinator.annotations import status_document
 from placement.pods.manifests.pod import quantities
 from placement.pods.model import AllocatePolicy, QosClass, ResourceStatus
@@ -561,7 +562,7 @@ class RefusingNodeSchema(AnswerSchema):
     """A node that refuses a pod, and why."""
 
     node = String(source=itemgetter(0))
-    reasons = texts(source=lambda named: named[1].reasons)
+    reasons = texts(source=lambda named: list(map(in_plain_words, named[1].reasons)))
     status = Choice(list(numa.RefusalClass), source=lambda named: named[1].status)
 
 

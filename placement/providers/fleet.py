@@ -124,8 +124,11 @@ class Hosts:
         traits = (name for name, id_ in view.names.trait_ids.items() if id_ in carried)
         return QueryNames(sorted(map(view.names.classes.__getitem__, offered)), sorted(traits))
 
-    def look(self, cluster: str | None = None) -> FleetSnapshot:
-        """Return all hosts, or the hosts of a cluster, as they are now. Raises BadRequest, Unavailable."""
+    def look(self, cluster: str | None = None, aggregate: str | None = None) -> FleetSnapshot:
+        """Return all hosts, or these of a cluster or an aggregate, as they are now.
+
+        Raises BadRequest, Unavailable.
+        """
         view = self._forest.current()
         with self._database.read() as connection:
             aggregates = clusters.aggregates_called(connection)
@@ -134,6 +137,9 @@ class Hosts:
             only = next((each.id for each in aggregates if each.cluster == cluster), None)
             if only is None:
                 raise BadRequest(f"cluster: No cluster {cluster} found")
+        if aggregate is not None:
+            # An unknown one has no hosts.
+            only = next((each.id for each in aggregates if each.uuid == aggregate), totals.NO_AGGREGATE)
         of_clusters = frozenset(each.id for each in aggregates if each.cluster)
         known = {
             each.id: HostGroup(
@@ -168,9 +174,9 @@ class FleetSnapshot:
         offered = (id_ for id_, column in self._view.forest.inventories.items() if column.count)
         return sorted(names[class_id] for class_id in offered if class_id in names)
 
-    def most_offered(self, classes: Sequence[str]) -> str:
-        """Return the class, of these, that the most hosts have; the first of several."""
-        return max(classes, key=lambda name: self._shares(FleetFigure.USE, name).holders)
+    def most_used(self, classes: Sequence[str]) -> str:
+        """Return the class, of these, with the most use over all hosts; of several the most offered one."""
+        return max(classes, key=lambda name: self._shares(FleetFigure.USE, name).weight)
 
     @property
     def hosts(self) -> int:
@@ -186,6 +192,12 @@ class FleetSnapshot:
         """Return how many hosts each group has, by its name."""
         groups = (self._known.get(group, _NEITHER).name for group in self._all.groups)
         return dict(zip(groups, self._all.counts(), strict=True))
+
+    def members(self) -> dict[str, int]:
+        """Return how many hosts each cluster and aggregate has; a host counts in all that it is in."""
+        counts = totals.hosts_of_aggregates(self._view.forest, self._all)
+        known = {**self._known, totals.NO_AGGREGATE: _NEITHER}
+        return {known[id_].name: count for id_, count in counts.items() if id_ in known}
 
     def called(self) -> dict[str, str]:
         """Return what people know each cluster and aggregate by, by the names of their groups."""
@@ -331,10 +343,11 @@ class FleetCapacity:
         self._database = database
         self._forest = forest
 
-    def groups(self, *, per_host: bool = False) -> Iterator[CapacityGroup]:
+    def groups(self, *, per_host: bool = False, overlapping: bool = False) -> Iterator[CapacityGroup]:
         """Yield the sums of each group and class, nothing while the forest is not loaded. Raises Unavailable.
 
-        Each host counts once: for its cluster, else for its oldest aggregate; with `per_host` by itself.
+        Each host counts once: for its cluster, else for its oldest aggregate; with `per_host` by itself;
+        with `overlapping` for its cluster and all of its aggregates.
         """
         view = self._forest.latest()
         if view is None:
@@ -348,7 +361,11 @@ class FleetCapacity:
                 # Figures of an aggregate go on when its name changes.
                 names = {each.id: each.cluster or each.uuid for each in aggregates}
                 of_clusters = frozenset(each.id for each in aggregates if each.cluster)
-                sums = totals.by_aggregate(view.forest, of_clusters)
+                sums = (
+                    totals.by_every_aggregate(view.forest)
+                    if overlapping
+                    else totals.by_aggregate(view.forest, of_clusters)
+                )
         for found in sums:
             # Names newer than the forest have no sums yet; what the forest still has may be gone.
             name = _NONE if found.group == totals.NO_AGGREGATE else names.get(found.group)

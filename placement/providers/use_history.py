@@ -16,9 +16,10 @@ from typing import NamedTuple
 import orjson
 import sqlalchemy as sa
 
+from placement.common.host_use import ALL_CPUS, ALL_MEMORY, cpus, memory
 from placement.engine.domain import request_scope
 from placement.engine.forest import totals
-from placement.providers.fleet import Hosts
+from placement.providers.fleet import Hosts, UsedCapacity
 from placement.providers.statements import clusters
 from placement.storage import tables
 from placement.storage.database import Database
@@ -87,6 +88,8 @@ class UseHistory:
     def of_groups(self) -> Mapping[str | None, Days]:
         """Return the day of each group by its name, and under None of all together. Raises Unavailable.
 
+        Of all together it has all CPUs and all memory, too.
+
         A group is a cluster, or the uuid of an aggregate, or "none". Callers bound to clusters see these.
         """
         seen = request_scope.visible_clusters()
@@ -100,13 +103,16 @@ class UseHistory:
             names[""] = _NEITHER
         found: dict[str | None, dict[str, list[Point]]] = defaultdict(lambda: defaultdict(list))
         for taken_at, body in samples:
-            whole: dict[str, tuple[int, int]] = {}
+            whole: dict[str, tuple[float, float]] = {}
             for uuid, of_class in orjson.loads(zlib.decompress(body)).items():
                 if seen is not None and uuid not in names:
                     continue
-                for name, (capacity, used) in of_class.items():
+                resources = {name: UsedCapacity(*each)._asdict() for name, each in of_class.items()}
+                together = {ALL_CPUS: cpus(resources), ALL_MEMORY: memory(resources)}
+                together = {name: use for name, use in together.items() if use.capacity}
+                for name, (capacity, used) in {**of_class, **together}.items():
                     # Groups that are gone count in the whole only.
-                    if uuid in names:
+                    if uuid in names and name in of_class:
                         found[names[uuid]][name].append(Point(taken_at, _percent(used, capacity)))
                     others = whole.get(name, (0, 0))
                     whole[name] = others[0] + used, others[1] + capacity
@@ -133,5 +139,5 @@ class UseHistory:
         return found
 
 
-def _percent(used: int, capacity: int) -> int:
+def _percent(used: float, capacity: float) -> int:
     return round(100 * used / capacity)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from flask import Response, request
+from markupsafe import Markup
 
 from placement.allocations.schemas import ConsumerPageSchema
 from placement.engine.domain.audit import AuditFilter
@@ -43,7 +44,7 @@ from placement.web.templating import (
 )
 
 _PAGE = 50
-_MOST_HOSTS = 4
+_MOST_HOSTS, _MOST_NAMES = 4, 2
 _NO_TABLE: Table = ((), ())
 _POD = ("namespace", "name", "node", "qos_class", "phase", "cpuset", "consumer_uuid")
 _WHO = ("consumer_uuid", "consumer_type", "project_id", "user_id")
@@ -51,7 +52,7 @@ _WHO = ("consumer_uuid", "consumer_type", "project_id", "user_id")
 
 @page("/consumers", rule="allocations:list_all", target=cluster_of_query)
 def _consumers() -> Response:
-    given = choices("project_id", "user_id", "consumer_type", "cluster")
+    given = choices("project_id", "user_id", "consumer_type", "cluster", "host")
     kind = given["consumer_type"]
     filter_ = AllocationFilter(
         project_id=given["project_id"],
@@ -59,6 +60,7 @@ def _consumers() -> Response:
         consumer_type=None if kind == UNKNOWN_CONSUMER_TYPE else kind,
         untyped=kind == UNKNOWN_CONSUMER_TYPE,
         cluster=given["cluster"],
+        host=given["host"],
     )
     after = request.args.get("after")
     if after is not None and normalize_uuid(after) is None:
@@ -68,14 +70,16 @@ def _consumers() -> Response:
         return shown("consumers.html", document, lambda: _held_table(document))
     sums, following = use_cases().listings.consumers(filter_, after, _PAGE)
     held: dict[str, dict[str, int]] = {}
+    hosts: dict[str, dict[str, str]] = {}
     owners = {}
     names = _names_of_pods({row.consumer_uuid for row in sums}, given["cluster"])
     for row in sums:
         held.setdefault(row.consumer_uuid, {})[row.class_name] = row.amount
         kind = row.consumer_type or UNKNOWN_CONSUMER_TYPE
-        name = names.get(row.consumer_uuid, f"{row.project_id}/{row.user_id}")
-        owners[row.consumer_uuid] = (row.consumer_uuid, kind, name)
-    amounts = [(units.summary(held[uuid]), units.pairs(held[uuid])) for uuid in owners]
+        hosts.setdefault(row.consumer_uuid, {}).update((row.first_host, row.last_host))
+        name = names.get(row.consumer_uuid, "")
+        owners[row.consumer_uuid] = (row.consumer_uuid, kind, name, row.project_id, row.user_id)
+    amounts = [(_links(hosts[uuid]), units.summary(held[uuid]), units.pairs(held[uuid])) for uuid in owners]
     return shown(
         "consumers.html",
         {},
@@ -84,8 +88,19 @@ def _consumers() -> Response:
         given=given,
         following=None if following is None else same_page(after=following),
         clusters=[given["cluster"]] if given["cluster"] else [],
+        is_first=after is None,
         sees_consumers=may("allocations:list"),
     )
+
+
+_HOST = Markup('<a href="{}{}">{}</a>')
+
+
+def _links(hosts: Mapping[str, str]) -> Markup:
+    """Return links to hosts, by name and uuid; where there are more than two, to the first ones."""
+    pages = address("/hosts/")
+    links = [_HOST.format(pages, uuid, name) for name, uuid in sorted(hosts.items())[:_MOST_NAMES]]
+    return Markup(", ").join(links)
 
 
 def _names_of_pods(uids: Collection[str], cluster: str | None = None) -> Mapping[str, str]:

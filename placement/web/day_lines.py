@@ -11,6 +11,8 @@ from placement.providers.use_history import DAY_SECONDS, SLOT_SECONDS, Point
 
 _WIDTH = DAY_SECONDS // SLOT_SECONDS
 _HEIGHT = 100
+# Less than two hours would be a stray dash.
+_FEWEST = 4
 _LINE = Markup(
     '<svg class="day" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img"><title>{}</title>'
     '<path d="{}"/></svg>'
@@ -18,11 +20,11 @@ _LINE = Markup(
 
 
 def day_line(points: Sequence[Point] | None, name: str) -> Markup:
-    """Return the line of a day that ends with the last sample, nothing for fewer than two samples.
+    """Return the line of a day that ends with the last sample, nothing for fewer than four samples.
 
     It is as high as 100 %, or as the highest sample if that is more. Where samples are missing it has a gap.
     """
-    if not points or len(points) < 2:
+    if not points or len(points) < _FEWEST:
         return Markup()
     first, last = points[0], points[-1]
     lowest, highest = min(each.percent for each in points), max(each.percent for each in points)

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 from flask import Response, request
 
+from placement.common.host_use import ALL_CPUS, ALL_MEMORY, NODE_CPU, NODE_MEMORY, Use, cpus, memory
 from placement.engine.domain.audit import AuditFilter
 from placement.engine.domain.errors import BadRequest, NotFound
 from placement.http.context import use_cases
@@ -34,6 +35,7 @@ from placement.web.records import ChangeRow, rows_of
 from placement.web.templating import (
     address,
     caller_clusters,
+    choices,
     clusters,
     escaped,
     may,
@@ -65,15 +67,18 @@ def chosen(look: FleetSnapshot, cluster: str | None = None) -> dict[str, Any]:
         raise BadRequest(f"by: {name!r} is none of {', '.join(FleetFigure)}")
     resource_class = request.args.get("class")
     if not resource_class:
-        # To begin with, of the usual classes the one that most hosts offer.
+        # To begin with, of the usual classes the one in most use.
         usual = [each for each in _USUAL_CLASSES if each in classes]
         first = (usual or classes or _USUAL_CLASSES)[0]
-        resource_class = look.most_offered(usual) if len(usual) > 1 else first
+        resource_class = look.most_used(usual) if len(usual) > 1 else first
     figure = FleetFigure(name)
     return {
         "by": str(figure),
         "class": resource_class,
-        "cluster": request.args.get("cluster") or cluster,
+        "of": {
+            "cluster": request.args.get("cluster") or cluster,
+            "aggregate": request.args.get("aggregate") or None,
+        },
         "classes": classes,
         "figures": {str(each): _name(each, resource_class) for each in FleetFigure},
         "label": _name(figure, resource_class),
@@ -82,7 +87,8 @@ def chosen(look: FleetSnapshot, cluster: str | None = None) -> dict[str, Any]:
 
 def _asked() -> tuple[FleetSnapshot, dict[str, Any]]:
     """Return the hosts that the query asks for, and what to see of them. Raises BadRequest."""
-    look = use_cases().hosts.look(request.args.get("cluster") or None)
+    given = choices("cluster", "aggregate")
+    look = use_cases().hosts.look(given["cluster"], given["aggregate"])
     return look, chosen(look)
 
 
@@ -167,7 +173,7 @@ def _rows(hosts: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         percent = each["percent"]
         length, text = ("", "–") if percent is None else (str(min(percent, 100)), f"{percent} %")
         kind = "" if each["kind"] == "host" else each["kind"]
-        group = each["group"], each["group_name"]
+        group = each["group"], units.shortened(each["group_name"])
         rows.append((each["address"], each["name"], kind, *group, length, each["text"], text))
     return escaped(rows)
 
@@ -176,6 +182,7 @@ def _rows(hosts: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 def _data() -> Response:
     look, given = _asked()
     found = look.heat_map(FleetFigure(given["by"]), given["class"])
+    members = look.members()
     hosts, (part, whole) = found.hosts, found.shares.totals()
     columns = {"ids": hosts.id_bytes, "groups": hosts.group_bytes, "levels": found.shares.level_bytes}
     offsets, parts, end = {}, [], 0
@@ -189,7 +196,12 @@ def _data() -> Response:
             "id_bytes": 4 if hosts.is_narrow else 8,
             "offsets": offsets,
             "groups": [
-                {"name": group.shown, "kind": group.kind, "hosts": count}
+                {
+                    "name": group.shown,
+                    "kind": group.kind,
+                    "hosts": count,
+                    "all": members.get(group.name, count),
+                }
                 for group, count in zip(found.groups, hosts.counts(), strict=True)
             ],
             "by": given["by"],
@@ -235,10 +247,8 @@ _RECENT = datetime.timedelta(minutes=15)
 _SHOWN = 8
 # What capacity and the fleet call hosts in no cluster and no aggregate.
 _NONE, _NEITHER = "none", "neither"
-# These are shown first, in this order; the figures of the whole are of all but disks.
-_FIRST = ("PCPU", "VCPU", "MEMORY_MB", "DISK_GB")
-_SUMMED = _FIRST[:-1]
 _DEDICATED = "PCPU"
+_OFTEN = {"PCPU", "VCPU", NODE_CPU, NODE_MEMORY}
 
 
 @page("/")
@@ -260,7 +270,7 @@ def _overview() -> Response:
         recent = rows_of(use_cases().audit.described(AuditFilter(since=since), None, _SHOWN)[0])
     return shown(
         "overview.html",
-        {"figures": _figures(look, groups), "groups": groups},
+        {"figures": _figures(look), "groups": groups},
         (names, rows),
         changes=recent,
         changes_known=sees_changes,
@@ -272,21 +282,41 @@ def _overview() -> Response:
     )
 
 
-def _figures(look: FleetSnapshot, groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _figures(look: FleetSnapshot) -> dict[str, Any]:
     """Return the figures of the whole fleet that cost no query of their own."""
     refused = refused_now(look)
-    sums: dict[str, dict[str, int]] = {}
-    for each in (each for group in groups for each in group["resources"] if each["class"] in _SUMMED):
-        known = sums.get(each["class"], {"capacity": 0, "used": 0})
-        sums[each["class"]] = {name: known[name] + each[name] for name in known}
     return {
         "hosts": look.hosts,
         "storage": look.storage,
-        "use": {name: sums[name] for name in _SUMMED if name in sums},
+        "use": _use(look),
         "overfull": refused["overfull_count"],
         "refused": sum(each["count"] for each in refused["refused"]),
         "failing": [each.name for each in use_cases().health.checks() if not each.ok],
     }
+
+
+def _use(look: FleetSnapshot) -> dict[str, dict[str, Any]]:
+    """Return the use of all hosts, by name: of memory, of the kinds of CPUs, of all CPUs that pods request.
+
+    With each comes the class that shows it on the map, and the one that has its unit.
+    """
+    sums: dict[str, list[Use]] = defaultdict(list)
+    for group in look.by_group().values():
+        resources = {name: each._asdict() for name, each in group.resources.items()}
+        for name in _OFTEN & resources.keys():
+            sums[name].append(Use(resources[name]["capacity"], resources[name]["used"]))
+        sums[ALL_CPUS].append(cpus(resources))
+        sums[ALL_MEMORY].append(memory(resources))
+    shown = {name: (name, name) for name in ("PCPU", "VCPU")}
+    shown[ALL_MEMORY] = (NODE_MEMORY if NODE_MEMORY in sums else "MEMORY_MB", "MEMORY_MB")
+    if NODE_CPU in sums:
+        shown = {ALL_CPUS: (NODE_CPU, "PCPU"), **shown}
+    found = {}
+    for name, (on_map, unit) in shown.items():
+        capacity, used = (sum(amounts) for amounts in zip(*sums[name], strict=True)) if sums[name] else (0, 0)
+        if capacity:
+            found[name] = {"capacity": capacity, "used": used, "class": on_map, "unit": unit}
+    return found
 
 
 @page("/figures")
@@ -318,16 +348,17 @@ def _counted() -> Response:
 
 
 def _words_for_common(*, dedicated: bool) -> str:
-    cores, memory = COMMON_REQUEST
-    return f"{units.amount(cores, _DEDICATED if dedicated else 'VCPU')}, {units.amount(memory, 'MEMORY_MB')}"
+    cores, mebibytes = COMMON_REQUEST
+    kind = "dedicated CPUs" if dedicated else "vCPU"
+    return f"{cores} {kind}, {units.amount(mebibytes, 'MEMORY_MB')}"
 
 
 def _groups(look: FleetSnapshot) -> list[dict[str, Any]]:
     known = {cluster.name: cluster for cluster in use_cases().clusters.listed()}
     own = caller_clusters()
     found: dict[str, list[CapacityGroup]] = defaultdict(list)
-    hosts, called = look.counted(), look.called()
-    for each in use_cases().capacity.groups():
+    counted, members, called = look.counted(), look.members(), look.called()
+    for each in use_cases().capacity.groups(overlapping=True):
         found[each.name].append(each)
     aggregates = sorted(
         found.keys() - known.keys() - {_NONE}, key=lambda name: (called.get(name, name), name)
@@ -338,7 +369,9 @@ def _groups(look: FleetSnapshot) -> list[dict[str, Any]]:
             "name": name,
             "shown": called.get(name, name),
             "kind": "cluster" if name in known else "none" if name == _NONE else "aggregate",
-            "hosts": hosts.get(_NEITHER if name == _NONE else name, 0),
+            "hosts": members.get(_NEITHER if name == _NONE else name, 0),
+            # On the map a host is in one group.
+            "elsewhere": 0 if name == _NONE else members.get(name, 0) - counted.get(name, 0),
             "description": known[name].settings.get("description", "") if name in known else "",
             "resources": _resources(found[name]),
         }
@@ -348,10 +381,6 @@ def _groups(look: FleetSnapshot) -> list[dict[str, Any]]:
 
 
 def _resources(groups: list[CapacityGroup]) -> list[dict[str, Any]]:
-    def place(group: CapacityGroup) -> tuple[int, str]:
-        name = group.resource_class
-        return (_FIRST.index(name) if name in _FIRST else len(_FIRST), name)
-
     return [
         {
             "class": each.resource_class,
@@ -361,5 +390,5 @@ def _resources(groups: list[CapacityGroup]) -> list[dict[str, Any]]:
             "capacity": int((each.total - each.reserved) * each.allocation_ratio),
             "used": int(each.used),
         }
-        for each in sorted(groups, key=place)
+        for each in sorted(groups, key=lambda group: units.order(group.resource_class))
     ]

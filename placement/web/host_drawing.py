@@ -127,7 +127,10 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class HostDrawing:
-    """A drawing of a host, with the owners of what is held there, and the states that its CPUs are in."""
+    """A drawing of a host, with the owners of what is held there, and the states that its CPUs are in.
+
+    `cores` are the ones that consumers can get, `reserved_cores` the others.
+    """
 
     root: Box
     owners: Sequence[DrawnOwner]
@@ -136,6 +139,7 @@ class HostDrawing:
     free_threads: int
     cores: int
     free_cores: int
+    reserved_cores: int
 
 
 def plain(drawing: HostDrawing) -> dict[str, Any]:
@@ -157,6 +161,7 @@ def plain(drawing: HostDrawing) -> dict[str, Any]:
         "free_threads": drawing.free_threads,
         "cores": drawing.cores,
         "free_cores": drawing.free_cores,
+        "reserved_cores": drawing.reserved_cores,
     }
 
 
@@ -188,6 +193,8 @@ _SIGNS = {
     "others": "½",
     "gone": "×",
 }
+# No consumer gets a core of these alone.
+_RESERVED = {"system", "reserved", "gone"}
 POOLED = "pooled"
 
 
@@ -212,6 +219,7 @@ class _Artist:
         self._held: dict[tuple[str, str], list[tuple[DrawnOwner, int]]] = {}
         self._owners: dict[str, DrawnOwner] = {}
         self._core_uuids = {member.name: member.uuid for member in host.members}
+        self._ids = {member.uuid: member.id for member in host.members}
 
     def drawn(self) -> HostDrawing:
         self._note_owners()
@@ -219,7 +227,7 @@ class _Artist:
         if self._view is not None and self._view.cpus:
             self._place_cpus(root, self._view)
         drawn = [core.threads for box in _all_boxes(root) for core in box.cores]
-        cores = [[thread.state == FREE for thread in threads] for threads in drawn]
+        usable = [core.threads for box in _all_boxes(root) for core in box.cores if self._is_usable(core)]
         states = {thread.state for threads in drawn for thread in threads}
         states |= {POOLED for threads in drawn for thread in threads if thread.pooled}
         owners = sorted(self._owners.values(), key=lambda owner: (len(owner.sign), owner.sign))
@@ -227,11 +235,19 @@ class _Artist:
             root,
             owners,
             frozenset(states),
-            threads=sum(map(len, cores)),
-            free_threads=sum(map(sum, cores)),
-            cores=len(cores),
-            free_cores=sum(bool(free) and all(free) for free in cores),
+            threads=sum(map(len, drawn)),
+            free_threads=sum(thread.state == FREE for threads in drawn for thread in threads),
+            cores=len(usable),
+            free_cores=sum(all(thread.state == FREE for thread in threads) for threads in usable),
+            reserved_cores=len(drawn) - len(usable),
         )
+
+    def _is_usable(self, core: Core) -> bool:
+        """Return whether consumers can get some of a core, as the map counts cores."""
+        records = self._host.records.get(self._ids.get(core.uuid or "", -1), {}).values()
+        if records:
+            return any(record.inventory.capacity > 0 for record in records)
+        return any(thread.state not in _RESERVED for thread in core.threads)
 
     def _note_owners(self) -> None:
         pods = {} if self._view is None else {pod.consumer: pod for pod, _, _ in self._view.pods}
@@ -349,12 +365,12 @@ class _Artist:
         inside = [id(box) for socket_box in sockets.values() for box in socket_box.boxes]
         root.boxes = [*sockets.values(), *(box for box in root.boxes if id(box) not in inside)]
         numbers: dict[str, set[int]] = {}
-        for cpu in view.cpus:
-            if cpu.consumer is not None:
-                numbers.setdefault(cpu.consumer, set()).add(cpu.cpu.cpu)
+        for box in numa_boxes.values():
+            for thread in (thread for core in box.cores for thread in core.threads):
+                if thread.owner is not None and thread.cpu is not None:
+                    numbers.setdefault(thread.owner.consumer, set()).add(thread.cpu)
         for consumer, held in numbers.items():
-            if consumer in self._owners:
-                self._owners[consumer].cpus = format_cpu_list(held)
+            self._owners[consumer].cpus = format_cpu_list(held)
 
     def _known_thread(self, cpu: CpuView, others: Iterator[DrawnOwner], pooled: bool) -> Thread:
         number = cpu.cpu.cpu

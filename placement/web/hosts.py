@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -57,10 +57,6 @@ def _node(cluster: str, node: str) -> Response:
     return to(address(f"/hosts/{uuid}"))
 
 
-# Sums of these are shown before others.
-_FIRST = ("PCPU", "VCPU", "MEMORY_MB")
-
-
 @page("/hosts/<uuid>")
 def _host(uuid: str) -> Response:
     host = seen(uuid)
@@ -84,7 +80,8 @@ def _host(uuid: str) -> Response:
         host=host,
         drawing=drawing,
         view=host.view,
-        totals=dict(sorted(totals.items(), key=lambda each: (each[0] not in _FIRST, each[0]))),
+        totals=dict(sorted(totals.items(), key=lambda each: units.order(each[0]))),
+        overfull=[] if host.view is not None else list(_overfull(host)),
         pools=[] if host.view is None else _pools(host.view),
         marked=asked_for,
         lacks=sentences,
@@ -92,6 +89,16 @@ def _host(uuid: str) -> Response:
         history=_history(host),
         sees_consumers=may("allocations:list"),
     )
+
+
+def _overfull(host: HostView) -> Iterator[str]:
+    """Yield a sentence for each inventory with more in use than there is; nodes have remarks that say so."""
+    for member in host.members:
+        for record in host.records.get(member.id, {}).values():
+            capacity, name = max(record.inventory.capacity, 0), record.class_name
+            if record.used > capacity:
+                used = units.share(record.used, capacity, name)
+                yield f"{units.plain(name)} of {member.name} is overfull: {used} in use."
 
 
 def _pools(view: NodeView) -> list[tuple[str, int, int, str, str]]:

@@ -44,7 +44,7 @@ _WITH_PASSWORD = ("user", "password", "project", "user_domain", "project_domain"
 _ADVICE = {
     400: "Correct what the message names, and send it again.",
     401: "Sign in again.",
-    403: "Ask an administrator for a role that may, or sign in as another user.",
+    403: "Ask an administrator for a role to which the policy gives this rule, or sign in as another user.",
     404: "It may have been deleted or renamed, or the address has a mistake. Look for it by its name above.",
     405: "Open the page from the navigation.",
     409: "Something changed meanwhile. Reload the page and look again.",
@@ -134,6 +134,7 @@ def attach(application: Flask) -> None:
         "plain_class": units.plain,
         "requested": units.requested,
         "named": templating.named,
+        "in_units": units.in_units,
         "number": units.number,
         "pretty": templating.pretty,
     }
@@ -141,6 +142,7 @@ def attach(application: Flask) -> None:
         "address": templating.address,
         "same_page": templating.same_page,
         "form_key": session.form_key,
+        "called": units.called,
         "counted": units.counted,
         "share": units.share,
         "shared": units.shared,

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from markupsafe import Markup
 
+from placement.common.host_use import NODE_CPU, NODE_MEMORY
 from placement.engine.domain.units import PIECES, REMEMBERED, VIRTUAL_FUNCTION, unit_of
 
 _GIBI = 1024
+_ALL_PODS = {NODE_CPU: "CPU, all pods", NODE_MEMORY: "Memory, all pods"}
+_FIRST = (NODE_CPU, NODE_MEMORY, "PCPU", "VCPU", "MEMORY_MB", "DISK_GB")
+_LONGEST_NAME, _KEPT = 24, 11
 _PAIR = Markup('<span class="pair">{} <span class="note">{}</span></span>')
 _PLURALS = ("pieces", "pods", "contexts")
 
@@ -58,6 +63,34 @@ def listed(names: Sequence[str], most: int) -> str:
     """Return names by commas; of many names the first ones, and how many more there are."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {number(more)} more" if more > 0 else "")
+
+
+def order(resource_class: str) -> tuple[int, str]:
+    """Return by what classes are sorted where many are listed: usual ones first, then by name."""
+    return _FIRST.index(resource_class) if resource_class in _FIRST else len(_FIRST), resource_class
+
+
+_OFFERED = re.compile(r"(\d+) (CUSTOM_\w+)(.*, which offers )(\d+)")
+
+
+def in_units(sentence: str) -> str:
+    """Return a remark on a node with its amounts as people read them."""
+    return _OFFERED.sub(
+        lambda each: (
+            f"{amount(int(each[1]), each[2])} of {plain(each[2])}{each[3]}{amount(int(each[4]), each[2])}"
+        ),
+        sentence,
+    )
+
+
+def shortened(name: str) -> str:
+    """Return a long name without its middle: names of one place begin alike."""
+    return name if len(name) <= _LONGEST_NAME else f"{name[:_KEPT]}…{name[-_KEPT:]}"
+
+
+def called(resource_class: str) -> str:
+    """Return what a class is called where amounts of many classes are listed."""
+    return _ALL_PODS.get(resource_class, plain(resource_class))
 
 
 def plain(resource_class: str) -> str:

@@ -176,8 +176,18 @@ def page(
     return [ListedAllocation(*row) for row in connection.execute(statement.order_by(*_order))]
 
 
+class NamedHost(NamedTuple):
+    """A host by its name and uuid."""
+
+    name: str
+    uuid: str
+
+
 class ConsumerSum(NamedTuple):
-    """The amount that a consumer holds of one class over all providers."""
+    """The amount that a consumer holds of one class over all providers.
+
+    `first_host` and `last_host` are, by their names, the first and the last host of these providers.
+    """
 
     consumer_uuid: str
     consumer_type: str | None
@@ -185,6 +195,8 @@ class ConsumerSum(NamedTuple):
     user_id: str
     class_name: str
     amount: int
+    first_host: NamedHost
+    last_host: NamedHost
 
 
 _FILTERS = {
@@ -199,17 +211,27 @@ _IN_CLUSTER = """
 """
 
 
+_ON_HOST = """
+    AND allocations.resource_provider_id IN (
+        SELECT providers.id FROM resource_providers AS providers
+          JOIN resource_providers AS roots ON roots.id = providers.root_provider_id
+         WHERE roots.name = :host)
+"""
+# A host in one text, so that the least one has its own uuid: the name, a blank, the uuid.
+_HOST = "roots.name || ' ' || roots.uuid"
+
+
 @cache
 def _sums(given: frozenset[str], *, untyped: bool, later: bool) -> sa.TextClause:
     """Return the statement for these parameters, cached: building one takes as long as its execution."""
-    conditions = [_FILTERS[name] for name in sorted(given - {"cluster"})]
+    conditions = [_FILTERS[name] for name in sorted(given - {"cluster", "host"})]
     conditions += ["consumers.consumer_type_id IS NULL"] * untyped + ["consumers.uuid > :after"] * later
     narrowed = "".join(f" AND {each}" for each in conditions)
-    in_cluster = _IN_CLUSTER if "cluster" in given else ""
+    where = (_IN_CLUSTER if "cluster" in given else "") + (_ON_HOST if "host" in given else "")
     return sa.text(
         f"""
         SELECT chosen.uuid, chosen.type, chosen.project, chosen."user", resource_classes.name,
-               CAST(SUM(allocations.used) AS BIGINT)
+               CAST(SUM(allocations.used) AS BIGINT), MIN({_HOST}), MAX({_HOST})
           FROM (SELECT consumers.uuid, consumer_types.name AS type, projects.external_id AS project,
                        users.external_id AS "user"
                   FROM consumers
@@ -217,10 +239,12 @@ def _sums(given: frozenset[str], *, untyped: bool, later: bool) -> sa.TextClause
                   JOIN users ON users.id = consumers.user_id
                   LEFT JOIN consumer_types ON consumer_types.id = consumers.consumer_type_id
                  WHERE EXISTS (SELECT 1 FROM allocations
-                                WHERE allocations.consumer_id = consumers.uuid {in_cluster}) {narrowed}
+                                WHERE allocations.consumer_id = consumers.uuid {where}) {narrowed}
                  ORDER BY consumers.uuid LIMIT :count) AS chosen
-          JOIN allocations ON allocations.consumer_id = chosen.uuid {in_cluster}
+          JOIN allocations ON allocations.consumer_id = chosen.uuid {where}
           JOIN resource_classes ON resource_classes.id = allocations.resource_class_id
+          JOIN resource_providers AS providers ON providers.id = allocations.resource_provider_id
+          JOIN resource_providers AS roots ON roots.id = providers.root_provider_id
          GROUP BY chosen.uuid, chosen.type, chosen.project, chosen."user", resource_classes.id,
                   resource_classes.name
          ORDER BY chosen.uuid, resource_classes.id
@@ -239,7 +263,8 @@ def sums(
     given = {name: value for name, value in given.items() if value is not None}
     statement = _sums(frozenset(given), untyped=wanted.untyped, later=after is not None)
     values = {**given, "count": consumers, **({} if after is None else {"after": after})}
-    return [ConsumerSum(*row) for row in connection.execute(statement, values)]
+    rows = connection.execute(statement, values)
+    return [ConsumerSum(*row[:-2], *(NamedHost(*host.rsplit(" ", 1)) for host in row[-2:])) for row in rows]
 
 
 class ListedHolding(NamedTuple):
@@ -296,6 +321,9 @@ def _narrowed(statement: sa.Select[Any], wanted: AllocationFilter) -> sa.Select[
     ):
         if value is not None:
             statement = statement.where(column == value)
+    if wanted.host is not None:
+        roots = sa.select(_providers.c.id).where(_providers.c.name == wanted.host).subquery()
+        statement = statement.where(_providers.c.root_provider_id.in_(roots.select()))
     if wanted.untyped:
         statement = statement.where(_consumers.c.consumer_type_id.is_(None))
     return statement

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from placement.client.commands.aggregate import resolved
 from placement.client.commands.flavor import OPTIONS, document_beside, note_ignored
 from placement.client.display import (
     IN_CLUSTER,
@@ -15,6 +16,7 @@ from placement.client.display import (
     UsageError,
     argument,
     given,
+    parameter,
     read_yaml,
     repeatable,
     take_cluster,
@@ -22,6 +24,9 @@ from placement.client.display import (
 from placement.client.formats import amounts, lines
 from placement.engine.domain.errors import PlacementError
 from placement.engine.domain.units import each_once, name_of
+
+if TYPE_CHECKING:
+    from placement.client.client import Client
 
 _COLUMNS = ("kind", "of", "room", "runs_out_first", "taking", "hosts", "fragmentation", "stranded")
 _GROUPS = {"cluster": "clusters", "aggregate": "aggregates", "host": "hosts"}
@@ -64,12 +69,13 @@ class ShowCapacity(Listing):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], Any]:
         by = parsed_args.by or ["cluster"]
-        kinds, world = kinds_of(parsed_args), world_of(parsed_args)
+        client = self.client
+        kinds, world = kinds_of(client, parsed_args), world_of(parsed_args)
         for kind in kinds.values():
             note_ignored(self, kind)
         question = {"kinds": kinds, "by": by, "world": world, **given(cluster=parsed_args.cluster)}
         rows = []
-        for name, kind in self.client.post("/ext/v1/capacity", question)["kinds"].items():
+        for name, kind in client.post("/ext/v1/capacity", question)["kinds"].items():
             resources = kind.get("resources", {}) if self.for_people(parsed_args) else {}
             rows.append(_row(name, _ALL, kind["total"], resources))
             for group in by:
@@ -93,7 +99,7 @@ def _row(name: str, of: str, room: Mapping[str, Any], resources: Mapping[str, st
     return (name, of, count, first, *sums, cell)
 
 
-def kinds_of(parsed: argparse.Namespace) -> dict[str, Any]:
+def kinds_of(client: Client, parsed: argparse.Namespace) -> dict[str, Any]:
     """Return the kinds that `kinds` and the options of flavors describe, by name. Raises PlacementError."""
     kinds: dict[str, Any] = {}
     parameters = []
@@ -111,7 +117,8 @@ def kinds_of(parsed: argparse.Namespace) -> dict[str, Any]:
     if parsed.vcpus is not None and not kinds:
         kinds["flavor"] = document_beside(parsed)
     if parameters:
-        kinds["query"] = {"querystring": "&".join(parameters)}
+        pairs = resolved(client, [parameter(text) for text in parameters])
+        kinds["query"] = {"querystring": "&".join(f"{key}={value}" for key, value in pairs)}
     if not kinds:
         raise UsageError("what to count is missing: a file, a query such as resources=VCPU:2, or --vcpus")
     return kinds

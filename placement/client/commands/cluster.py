@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from placement.client.commands.host import cpus, memory
+from placement.client.commands.host import share
 from placement.client.display import (
     CLUSTER,
     ActionCommand,
@@ -18,6 +18,7 @@ from placement.client.display import (
     argument,
     given,
 )
+from placement.common.host_use import cpus, memory
 from placement.common.manifest import Profile
 from placement.engine.domain.errors import PlacementError
 
@@ -178,7 +179,7 @@ class ListClusters(Listing):
         return _LISTED, [
             (
                 *(cluster[name] for name in ("name", "hosts", "nodes")),
-                *(cpus(cluster["resources"]).share, memory(cluster["resources"]).share),
+                *(share(cpus(cluster["resources"])), share(memory(cluster["resources"]))),
                 *(cluster[name] for name in _LISTED[5:]),
             )
             for cluster in clusters

@@ -8,7 +8,7 @@ from typing import Any
 
 from placement.client import drawing
 from placement.client.commands.cluster import InClusters, cluster_path, put_each
-from placement.client.commands.host import HOSTS, Resources, cpus, gibibytes, memory, number
+from placement.client.commands.host import HOSTS, gibibytes, number
 from placement.client.display import (
     CLUSTER,
     DRAWING,
@@ -21,6 +21,7 @@ from placement.client.display import (
     read_yaml,
 )
 from placement.client.formats import TextCell, age, lines
+from placement.common.host_use import Resources, cpus, memory
 
 # `placement tree`: the tree that a provider is in.
 
@@ -59,7 +60,7 @@ class ListNodes(InClusters):
     left_out_first = ("resource_provider", "created_at")
     kept = ("name", "state")
     only_wide = ("resource_provider",)
-    nothing = "nodes{where}"
+    nothing = "nodes{where}; placement host list lists other hosts"
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         columns = ("name", "state", "cpus_free", "memory_free_mib", "pods", "created_at", "resource_provider")

@@ -182,7 +182,7 @@ class MakePlan(_Telling):
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        goal = _goal(parsed_args)
+        goal = _goal(self.client, parsed_args)
         limits = given(
             at_most=[_at_most(text) for text in parsed_args.at_most],
             moves=parsed_args.moves,
@@ -296,7 +296,7 @@ def _read(file: str, members: Iterable[str] = ()) -> Mapping[str, Any]:
     return plan
 
 
-def _goal(parsed: argparse.Namespace) -> dict[str, Any]:
+def _goal(client: Client, parsed: argparse.Namespace) -> dict[str, Any]:
     words = parsed.kinds = take_cluster(parsed, parsed.kinds)
     if parsed.goal == "empty":
         if not words:
@@ -306,7 +306,7 @@ def _goal(parsed: argparse.Namespace) -> dict[str, Any]:
         if len(words) != 1 or not (words[0].isascii() and words[0].isdecimal()):
             raise UsageError("free: how many hosts is missing, such as free 2")
         return {"free": int(words[0])}
-    kinds = kinds_of(parsed)
+    kinds = kinds_of(client, parsed)
     if len(kinds) != 1:
         raise UsageError(f"{parsed.goal}: one kind of request is expected, not {len(kinds)}")
     (kind,) = kinds.values()

@@ -124,3 +124,4 @@ class AllocationFilter:
     consumer_uuid: str | None = None
     provider_uuid: str | None = None
     cluster: str | None = None
+    host: str | None = None

@@ -6,6 +6,7 @@ oldest one. So the groups together are the whole.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -33,6 +34,32 @@ def by_aggregate(forest: Forest, preferred: Collection[int]) -> list[GroupTotals
     groups, group_of_set = groups_of_sets(forest, preferred)
     roots = np.maximum(forest.providers.root[: forest.count], 0)
     return _sums(forest, groups, group_of_set[forest.aggregates.numbers[roots]])
+
+
+def by_every_aggregate(forest: Forest) -> list[GroupTotals]:
+    """Return the sums by aggregate of the roots as `by_aggregate`, but with a tree in all its aggregates."""
+    roots, sets = np.maximum(forest.providers.root[: forest.count], 0), forest.aggregates.sets
+    found: dict[tuple[int, int], GroupTotals] = {}
+    for each in _sums(forest, list(range(len(sets))), forest.aggregates.numbers[roots].astype(np.intp)):
+        for group in sets[each.group] or (NO_AGGREGATE,):
+            before = found.get((group, each.class_id), GroupTotals(group, each.class_id, 0, 0, 1.0, 0))
+            total, reserved = before.total + each.total, before.reserved + each.reserved
+            offered = sum((of.total - of.reserved) * of.ratio for of in (before, each))
+            ratio = offered / (total - reserved) if total > reserved else 1.0
+            found[group, each.class_id] = GroupTotals(
+                group, each.class_id, total, reserved, ratio, before.used + each.used
+            )
+    return list(found.values())
+
+
+def hosts_of_aggregates(forest: Forest, fleet: Fleet) -> Counter[int]:
+    """Return how many hosts each aggregate has; a host counts in all of its aggregates."""
+    numbers, sets = forest.aggregates.numbers[fleet.roots[~fleet.is_storage]], forest.aggregates.sets
+    found: Counter[int] = Counter()
+    for ids, count in zip(sets, np.bincount(numbers, minlength=len(sets)).tolist(), strict=True):
+        for id_ in ids or (NO_AGGREGATE,):
+            found[id_] += count
+    return found
 
 
 def groups_of_sets(forest: Forest, preferred: Collection[int]) -> tuple[list[int], Rows]:
@@ -184,9 +211,10 @@ class Shares(NamedTuple):
         return self.levels.astype(np.uint8).tobytes()
 
     @property
-    def holders(self) -> int:
-        """How many trees have some of the whole."""
-        return int(np.count_nonzero(self.whole))
+    def weight(self) -> tuple[int, int]:
+        """The levels of all trees together, and how many trees have some of the whole."""
+        levels = self.levels[self.whole > 0]
+        return int(levels.sum()), len(levels)
 
     def totals(self) -> tuple[int, int]:
         """Return the parts and the wholes of all trees together."""

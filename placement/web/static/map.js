@@ -58,10 +58,12 @@ class FleetMap {
     try {
       const answer = await fetch(this.around.dataset.data, BY_SCRIPT);
       if (answer.status === 401) return this.say("The session has ended: reload the page to sign in again.");
-      if (!answer.ok) return this.say(`The hosts cannot be shown: the service answers ${answer.status}.`);
+      if (!answer.ok) return this.fail(`answers ${answer.status}`);
       this.take(await answer.arrayBuffer());
-    } catch { this.say("The hosts cannot be shown: the service does not answer."); }
+    } catch { this.fail("does not answer"); }
   }
+
+  fail(how) { this.say(`${this.head ? "These hosts are as they were" : "The hosts cannot be shown"}: the service ${how}.`); }
 
   take(body) {
     const size = new DataView(body).getUint32(0, true);
@@ -202,14 +204,17 @@ class FleetMap {
   // The name of a group with as much of it as fits above its block, and how many hosts it has.
   drawTitle(context, group, left, base) {
     context.font = `600 12px ${FONT}`;
-    const storage = group.to - group.from - group.hosts, counts = [group.hosts && counted(group.hosts, "host"), storage && `${grouped(storage)} storage`];
+    const storage = group.to - group.from - group.hosts, counts = [group.hosts && `${group.hosts < group.all ? `${grouped(group.hosts)} of ` : ""}${counted(group.all, "host")}`, storage && `${grouped(storage)} storage`];
     const count = ` · ${counts.filter(Boolean).join(", ")}`, room = group.takes * this.view.scale;
     let name = NAMES[group.kind] || group.name;
     const wide = (text) => context.measureText(text).width, both = wide(name.slice(0, SHORTEST_NAME)) + wide(count) <= room;
     const most = both ? room - wide(count) : room;
     if (wide(name) > most) {
-      while (name.length > 1 && wide(`${name}…`) > most) name = name.slice(0, -1);
-      name += "…";
+      // Names of one place begin alike, so the middle goes.
+      const shortened = (length) => `${name.slice(0, Math.ceil(length / 2))}…${name.slice(-Math.floor(length / 2) || name.length)}`;
+      let length = name.length - 1;
+      while (length > 2 && wide(shortened(length)) > most) length -= 1;
+      name = shortened(length);
     }
     context.fillText(name, left, base);
     if (!both) return;

@@ -78,6 +78,7 @@ function sortable(table) {
 
 const notify = (text) => { const place = $("#notice"); if (place.textContent !== text) place.textContent = text; };
 
+const PATIENCE_SECONDS = 20;
 let renewedAt = Date.now();
 function tellAge() {
   const seconds = Math.round((Date.now() - renewedAt) / 1000);
@@ -93,7 +94,7 @@ function isBusy() {
 function renew(old, fresh) {
   if (old.isEqualNode(fresh)) return;
   if (old.matches("[data-keep]")) return;
-  if (old.dataset.link) { if (old.dataset.link !== fresh.getAttribute("href")) old.replaceWith(fresh); return; }
+  if (old.matches("details[data-link]")) { if (old.dataset.link !== fresh.getAttribute("href")) old.replaceWith(fresh); return; }
   const kinds = old.tagName === fresh.tagName && old.children.length && old.children.length === fresh.children.length;
   const texts = (node) => [...node.childNodes].filter((each) => each.nodeType === 3).map((each) => each.data.trim()).join();
   if (kinds && texts(old) === texts(fresh)) {
@@ -107,7 +108,7 @@ function renew(old, fresh) {
   }
   const open = all("details[open][id]", old).map((each) => each.id);
   for (const each of all("details[id]", fresh)) each.open = open.includes(each.id);
-  for (const box of all("[data-link]", old)) $(`a[data-more][href="${CSS.escape(box.dataset.link)}"]`, fresh)?.replaceWith(box);
+  for (const box of all("details[data-link]", old)) linkTo(box.dataset.link, fresh)?.replaceWith(box);
   old.replaceWith(fresh);
 }
 
@@ -122,11 +123,11 @@ async function pageAt(address) {
 // The list of another page in place of the link to it; again whenever this page is renewed.
 async function fill(place) {
   try {
-    const list = $("[data-list]", await pageAt(place.dataset.part));
+    const page = await pageAt(place.dataset.part), list = $("[data-list]", page) || $(".empty", page);
     const fresh = document.createElement("div");
     fresh.append(list || "There is nothing.");
     if (!place.dataset.filled) place.replaceChildren(...fresh.childNodes);
-    else if (list) renew(place.firstElementChild, list);
+    else if (list) { carry(place, fresh); renew(place.firstElementChild, list); }
     place.dataset.filled = "yes";
     all("table[data-sort]", place).forEach(sortable);
     if ($("[data-marks]", place)) markAll(usual());
@@ -154,16 +155,42 @@ async function offer(select) {
 }
 const onNear = (event) => all("select[data-options]", event.target.closest?.("form") || document.createElement("p")).forEach(offer);
 
-// What a link leads to, below it.
+// What a link of a table leads to is a row of its own, below the row of the link.
+function below(link, content) {
+  const row = document.createElement("tr"), cell = row.insertCell(), above = link.closest("tr");
+  row.dataset.link = link.getAttribute("href");
+  cell.colSpan = above.cells.length;
+  cell.append(content);
+  above.after(row);
+  link.setAttribute("aria-expanded", "true");
+}
+
+const linkTo = (address, inside) => $(`a[data-more][href="${CSS.escape(address)}"]`, inside);
+
+// Rows that were unfolded are there in the fresh page, too.
+function carry(old, fresh) {
+  for (const row of all("tr[data-link]", old)) {
+    const link = linkTo(row.dataset.link, fresh);
+    if (link) below(link, row.cells[0].firstElementChild.cloneNode(true));
+  }
+}
+
+// What a link leads to, below it; a second click takes it away.
 async function unfold(link) {
+  if (link.ariaExpanded === "true") {
+    link.closest("tr").nextElementSibling.remove();
+    link.ariaExpanded = "false";
+    return;
+  }
   try {
     const found = $(link.dataset.more, await pageAt(link.href));
     if (!found) throw new Error("it is not there");
+    found.removeAttribute("id");
+    if (link.matches(".records a")) { below(link, found); return; }
     const box = document.createElement("details");
     box.open = true;
     const name = document.createElement("summary");
     name.textContent = link.textContent;
-    found.removeAttribute("id");
     box.append(name, found);
     box.dataset.link = link.getAttribute("href");
     link.replaceWith(box);
@@ -182,16 +209,26 @@ async function copy(button) {
   setTimeout(() => { button.textContent = "Copy"; }, 2000);
 }
 
+// Say above the page that it cannot be renewed, and why; nothing if it can.
+function tellOld(why) {
+  const bar = $("#old"), since = new Date(renewedAt).toISOString().slice(11, 16);
+  const text = why && `${why} since ${since} UTC; what is shown is old.`;
+  if (bar.textContent !== text) bar.textContent = text;
+  bar.hidden = !why;
+  document.body.classList.toggle("old", Boolean(why));
+}
+
 async function refresh(main) {
   if (isBusy()) return;
   try {
-    const answer = await fetch(location.href, BY_SCRIPT);
-    if (answer.status === 401) { notify("The session has ended: reload the page to sign in again."); return; }
-    if (!answer.ok) { notify(`This page is not fresh: the service answers ${answer.status}.`); return; }
+    const answer = await fetch(location.href, { ...BY_SCRIPT, signal: AbortSignal.timeout(1000 * PATIENCE_SECONDS) });
+    if (answer.status === 401) { tellOld("The session has ended, so reload the page to sign in again. No answer"); return; }
+    if (!answer.ok) { tellOld(`The service answers ${answer.status}. Nothing new`); return; }
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const fresh = $("#main", page);
     if (!fresh || isBusy()) return;
     for (const each of all("details[id]", main)) { const twin = fresh.querySelector(`#${CSS.escape(each.id)}`); if (twin) twin.open = each.open; }
+    carry(main, fresh);
     if (main.children.length === fresh.children.length) renew(main, fresh); else main.replaceChildren(...fresh.childNodes);
     watchParts();
     for (const place of inView) if (place.isConnected && place.dataset.filled) fill(place); else if (!place.isConnected) inView.delete(place);
@@ -199,8 +236,9 @@ async function refresh(main) {
     renewedAt = Date.now();
     tellAge();
     notify("");
+    tellOld("");
     markAll(usual());
-  } catch { notify("This page is not fresh: the service does not answer."); }
+  } catch { tellOld("No answer"); }
 }
 
 // -- beginning --------------------------------------------------------------------------------------

@@ -32,6 +32,8 @@ def test_parts_of_wholes():
     assert units.share(512, 2048, "MEMORY_MB") == "0.5 of 2 GiB"
     assert (units.percent(1, 3), units.percent(1, 0)) == (33, 0)
     assert units.plain("CUSTOM_INTEL_COM") == "INTEL_COM"
+    remark = "pods hold 4000 CUSTOM_BATCH_CPU of the host, which offers 3200"
+    assert units.in_units(remark) == "pods hold 4 CPU of BATCH_CPU of the host, which offers 3.2 CPU"
 
 
 @pytest.mark.parametrize(
