@@ -343,7 +343,7 @@ def test_a_node_that_its_pods_fill_is_not_claimed(browser: Any, demonstration: R
         rows = {name: page.locator(f"tr:has(th:has-text('{name}'))") for name in ("batch-02", "batch-03")}
         full, cordoned = (rows[name].inner_text() for name in rows)
         assert "19 of 16 CPU" in full
-        assert "1 of 16 CPU left beside its pods" in full
+        assert "has 1 of 16 CPU and 14.9 of 62.9 GiB left beside its pods" in full
         assert "cordoned" in cordoned
         assert [row.locator("button").count() for row in rows.values()] == [0, 1]
         assert complaints == []
