@@ -53,6 +53,8 @@ def test_nodes_are_listed_with_their_state_and_what_they_have_free(rows):
     assert node["state"] == ["open"]
     assert (node["cpus_free"], node["memory_free_mib"]) == (40, 224002 - 40960)
     assert rows("node", "list", "batch")[2]["state"] == ["cordoned"]
+    (by_headings,) = rows("node", "list", "edge", "--limit", "1", "-c", "Memory free", "-c", "Age")
+    assert list(by_headings) == ["memory_free_mib", "created_at"]
 
 
 def test_hosts_of_openstack_are_listed_with_what_they_have_free(rows):

@@ -28,7 +28,7 @@ from cliff.show import ShowOne
 from stevedore.extension import Extension, ExtensionManager
 
 from placement.client.catalog import COMMANDS, PREFIX
-from placement.client.formats import Csv, Text, TextCell, WrappedTable, Yaml
+from placement.client.formats import Csv, Text, TextCell, WrappedTable, Yaml, heading
 from placement.client.suggestions import improved
 from placement.engine.domain.errors import PlacementError
 from placement.engine.domain.identifiers import normalize_uuid
@@ -340,6 +340,11 @@ class _Output(ActionCommand):
         output = f"output: -o FORMAT ({formats}), -c COLUMN{more}; the manual page has all of it"
         parser.epilog = f"{parser.epilog}\n\n{output}"
         return parser
+
+    @staticmethod
+    def _normalize_column_name(column_name: str) -> str:
+        """Return one text for a column, whether its name is given or its heading."""
+        return heading(column_name.lower().replace(" ", "_"))
 
     def add_output_options(self, group: Any) -> None:
         """Add further options that choose the output."""

@@ -318,7 +318,8 @@ class PodCapacity:
         self._offering = offering(table, shape.request)
         self.resources = resource_names(shape.request.amounts)
         """The names that Kubernetes has for the classes."""
-        most = self._times.min(axis=0)
+        # In a cluster without nodes nothing is asked of any.
+        most = self._times.min(axis=0) if self._asked else np.zeros(len(rows), np.int64)
         most = np.where(may_pass(RULES, columns, shape.incoming())[rows], most, 0)
         exact = _is_plain(table, shape.request) & ~(table[VAST] > 0) | (most == 0)
         nodes = [columns.nodes[row] for row in rows.tolist()]

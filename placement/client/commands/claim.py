@@ -29,7 +29,7 @@ from placement.client.formats import amounts, lines
 if TYPE_CHECKING:
     from placement.client.client import Client
 
-_COLUMNS = ("consumer", "provider", "amounts", "groups", "uuid")
+_COLUMNS = ("provider", "amounts", "groups", "consumer", "uuid")
 _OWNER = "operator"
 _TYPE = "INSTANCE"
 
@@ -72,7 +72,8 @@ class ClaimRequest(Listing):
         *WORLD,
     )
     explains_queries = True
-    left_out_first = ("uuid", "groups")
+    left_out_first = ("uuid", "groups", "consumer")
+    kept = ("amounts",)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         if parsed_args.count is not None and parsed_args.consumer is not None:
@@ -118,7 +119,7 @@ class ClaimRequest(Listing):
             for provider, entry in each["allocations"].items():
                 groups = lines([suffix or "(base)" for suffix, used in mappings if provider in used])
                 name, held = known.get(provider, provider), amounts(entry["resources"])
-                rows.append((each["consumer_uuid"], name, held, groups, provider))
+                rows.append((name, held, groups, each["consumer_uuid"], provider))
         return rows
 
 
