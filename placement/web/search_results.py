@@ -339,7 +339,7 @@ def mend(
         return None
     words = (
         f"No single provider of {units.plain(name)} has {units.amount(alternative.wanted, name)} free. "
-        f"In {where} {alternative.givers} together have {units.amount(alternative.free, name)}."
+        f"{alternative.givers} providers in {where} together have {units.amount(alternative.free, name)}."
     )
     return Mend(words, query_text(_with_split(pairs, name, group)))
 
