@@ -327,9 +327,14 @@ def test_a_mend_leads_to_candidates(browser: Any, demonstration: RunningServer):
         assert page.locator(".steps li").count() == 1
         # What no host has in sum is offered from several providers no more.
         page.goto("/ui/why?kind=query&query=resources%3DPCPU:61&cluster=edge")
-        assert (page.inner_text("#found"), page.locator(".mend").count()) == ("Nothing fits", 0)
+        assert (page.inner_text("#found"), page.locator(".mend a").count()) == ("Nothing fits", 0)
+        assert re.fullmatch(
+            r"No host has 61 CPU of PCPU free. edge/edge-\d+ has most, 60 CPU.", page.inner_text(".mend")
+        )
         page.goto("/ui/why?kind=query&query=resources%3DPCPU:8&cluster=edge")
-        assert re.search(r"In edge/edge-\d+/numa-\d \d+ together have 30 CPU\.", page.inner_text(".mend"))
+        assert re.search(
+            r"\d+ providers in edge/edge-\d+/numa-\d together have 30 CPU\.", page.inner_text(".mend")
+        )
         page.click(".mend a")
         assert page.inner_text("#found") == "8 candidates on 8 hosts"
 
@@ -340,7 +345,7 @@ def test_a_node_that_its_pods_fill_is_not_claimed(browser: Any, demonstration: R
         rows = {name: page.locator(f"tr:has(th:has-text('{name}'))") for name in ("batch-02", "batch-03")}
         full, cordoned = (rows[name].inner_text() for name in rows)
         assert "19 of 16 CPU" in full
-        assert "1 of 16 CPU left beside its pods" in full
+        assert "has 1 of 16 CPU and 14.9 of 62.9 GiB left beside its pods" in full
         assert "cordoned" in cordoned
         assert [row.locator("button").count() for row in rows.values()] == [0, 1]
         assert complaints == []

@@ -221,6 +221,12 @@ class FleetSnapshot:
         places = shares.ranked(rising=rising)
         return self._reported(shares, places[start : start + count]), len(places)
 
+    def roomiest(self, resource_class: str) -> HostFigure | None:
+        """Return the host with most left of a class, None if there is no host. Raises BadRequest."""
+        shares = self._shares(FleetFigure.USE, resource_class)
+        places = [shares.most_left(~self._all.is_storage)] if self.hosts else []
+        return next(iter(self._reported(shares, places)), None)
+
     def listed(self, after: int, count: int) -> tuple[list[HostUse], int | None]:
         """Return the next hosts by storage id, and the id after which the following page begins.
 

@@ -35,7 +35,7 @@ from placement.pods.views import NamedPlace
 from placement.providers.fleet import QueryNames
 from placement.web.examples import Example, examples
 from placement.web.mistakes import Mistake, in_field, is_of_query, mistake
-from placement.web.search_results import Mend, by_host, funnel, mend, missed_hosts, query_text
+from placement.web.search_results import Mend, by_host, funnel, hopeless, mend, missed_hosts, query_text
 from placement.web.templating import (
     HTML,
     Table,
@@ -240,9 +240,11 @@ def _drawn(found: SearchFound, given: Mapping[str, str]) -> dict[str, Any]:
     explanation = found.document["explanation"]
     missed = missed_hosts(explanation["nearest"], found.places)
     drawn: dict[str, Any] = {"missed": missed, "searched": found.cluster, "called": {}}
-    whole = None if found.search is None else use_cases().hosts.look(found.cluster).hosts
-    drawn["steps"] = funnel(explanation, whole)
-    if found.search is not None:
+    if found.search is None:
+        drawn["steps"] = funnel(explanation)
+    else:
+        look = use_cases().hosts.look(found.cluster)
+        drawn["steps"] = funnel(explanation, look.hosts)
         given_by = {each["host"]["uuid"] for each in found.document["candidates"]}
         hosts = given_by | {place.root_uuid for place in found.places.values()}
         classes = {stage["resource_class"] for stage in explanation["stages"] if "resource_class" in stage}
@@ -253,7 +255,7 @@ def _drawn(found: SearchFound, given: Mapping[str, str]) -> dict[str, Any]:
         texts += [str(each["score_parts"]) for each in found.document["candidates"]]
         drawn["called"] = use_cases().aggregates.called(found.cluster, uuids_in(" ".join(texts)))
         pairs = typed_query(given)
-        drawn["mend"] = _mended(found, pairs)
+        drawn["mend"] = _mended(found, pairs) or hopeless(explanation, look)
     if "query_used" in found.document:
         used = found.document["translation"][found.document["query_used"]]
         drawn["asked_with"] = query_text(operations.read(used))

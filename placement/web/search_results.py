@@ -14,6 +14,7 @@ from placement.engine.domain.inventories import NUMA_ROOT
 from placement.pods.host import Place
 from placement.pods.node_info import NodeInfo
 from placement.pods.views import Closure, NamedPlace, closures
+from placement.providers.fleet import FleetSnapshot
 from placement.web import units
 from placement.web.templating import address
 
@@ -92,7 +93,7 @@ def _as_node(node: NodeInfo, given: Iterable[Mapping[str, Any]]) -> Iterator[Cla
         for name, amount in each["resources"].items()
     }
     named = {place.resource_class for place in claim}
-    for name, use in node.host_after(claim).items():
+    for name, use in sorted(node.host_after(claim).items()):
         if name not in named:
             yield ClaimedUse(name, *use)
 
@@ -292,10 +293,25 @@ def _marking(path: str, misses: Sequence[Mapping[str, Any]]) -> str:
 
 
 class Mend(NamedTuple):
-    """A change of a query that may let it fit: why, and the changed query."""
+    """A change of a query that may let it fit: why, and the changed query; empty if there is none."""
 
     words: str
-    query: str
+    query: str = ""
+
+
+def hopeless(explanation: Mapping[str, Any], look: FleetSnapshot) -> Mend | None:
+    """Return a sentence about the host with most free, if no host has the amount of the first empty stage."""
+    if explanation["first_empty"] is None:
+        return None
+    stage = explanation["stages"][explanation["first_empty"]]
+    if stage["kind"] != ConditionKind.AMOUNT or "resource_class" not in stage:
+        return None
+    name, wanted = stage["resource_class"], stage["wanted"]
+    most = look.roomiest(name)
+    if most is None or most.whole - most.part >= wanted:
+        return None
+    left = units.amount(max(0, most.whole - most.part), name)
+    return Mend(f"No host has {units.amount_of(wanted, name)} free. {most.name} has most, {left}.")
 
 
 _SPLIT_SUFFIX = "_several"
@@ -323,7 +339,7 @@ def mend(
         return None
     words = (
         f"No single provider of {units.plain(name)} has {units.amount(alternative.wanted, name)} free. "
-        f"In {where} {alternative.givers} together have {units.amount(alternative.free, name)}."
+        f"{alternative.givers} providers in {where} together have {units.amount(alternative.free, name)}."
     )
     return Mend(words, query_text(_with_split(pairs, name, group)))
 

@@ -224,6 +224,10 @@ class Shares(NamedTuple):
         """Return the part and the whole of one tree."""
         return int(self.part[place]), int(self.whole[place])
 
+    def most_left(self, among: Mask) -> int:
+        """Return the place of the tree, of these, with the largest rest of its whole."""
+        return int(np.argmax(np.where(among, self.whole - self.part, -_ENDLESS)))
+
     def ranked(self, *, rising: bool) -> list[int]:
         """Return the places of the trees by level, trees without a level last; ties keep their order."""
         levels = self.levels
