@@ -366,9 +366,9 @@ def test_keys_lead_everywhere(browser: Any, demonstration: RunningServer):
         page.keyboard.type("edge-0")
         page.keyboard.press("Enter")
         page.wait_for_url("**/ui/search**")
-        page.click("text=edge/edge-07 >> nth=0")
+        page.click("text=edge/edge-05 >> nth=0")
         page.wait_for_url("**/ui/hosts/**")
-        assert page.inner_text("h1") == "edge/edge-07"
+        assert page.inner_text("h1") == "edge/edge-05"
         page.keyboard.press("g")
         page.keyboard.press("m")
         page.wait_for_url("**/ui/map**")

@@ -258,7 +258,7 @@ _SHOWN = 8
 # What capacity and the fleet call hosts in no cluster and no aggregate.
 _NONE, _NEITHER = "none", "neither"
 _DEDICATED = "PCPU"
-_OFTEN = {"PCPU", "VCPU", NODE_CPU, NODE_MEMORY}
+_OFTEN = {"PCPU", "VCPU", "MEMORY_MB", NODE_CPU, NODE_MEMORY}
 # Larger clusters have their nodes read for a page of their own only.
 _MOST_NODES = 2000
 
@@ -313,7 +313,7 @@ def _use(look: FleetSnapshot) -> dict[str, dict[str, Any]]:
     With each comes the class that shows it on the map, and the one that has its unit.
     """
     sums: dict[str, list[Use]] = defaultdict(list)
-    for group in look.by_group().values():
+    for group in look.by_group(_OFTEN).values():
         resources = {name: each._asdict() for name, each in group.resources.items()}
         for name in _OFTEN & resources.keys():
             sums[name].append(Use(resources[name]["capacity"], resources[name]["used"]))
