@@ -179,6 +179,8 @@ def _routing_error(error: HTTPException) -> Response:
         and current_app.url_map.bind("").allowed_methods(shorter)
     ):
         message = f"There is no slash at the end: ask for {shorter}"
+    elif isinstance(error, RoutingNotFound) and context.is_own():
+        message = f"There is no such path; {openapi.DOCUMENT} lists all."
     response = context.render(error.code or 500, message)
     if isinstance(error, MethodNotAllowed) and error.valid_methods:
         response.headers["Allow"] = ", ".join(sorted(error.valid_methods))

@@ -145,9 +145,9 @@ class Health:
             forest = Check(FOREST, False, self._forest_problem or "it is being loaded again")
         else:
             is_late = state.behind_seconds > _STALE_SECONDS
-            behind = f"{state.providers} providers, {state.behind_seconds:.1f} s behind"
+            read = f"{state.providers} providers, read {state.behind_seconds:.1f} s ago"
             why = f": {self._forest_problem or 'the database is slow'}" if is_late else ""
-            forest = Check(FOREST, not is_late, f"{behind}{why}")
+            forest = Check(FOREST, not is_late, f"{read}{why}")
         return [*found, forest]
 
     def _look_at_database(self) -> tuple[Check, ...]:

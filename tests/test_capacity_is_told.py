@@ -224,11 +224,18 @@ def test_pods_are_counted_as_they_are_placed(api):
     found = asked(api, plain, cluster="edge", by=["cluster", "host"])
     assert (found["total"]["lower"], found["total"]["exact"]) == (10, True)
     assert found["clusters"][0]["cluster"] == "edge"
-    assert [host["runs_out_first"] for host in found["hosts"]] == ["CUSTOM_NODE_CPU_MILLI"] * 2
+    first = [each["runs_out_first"] for each in (found["total"], *found["hosts"])]
+    assert first == ["CUSTOM_NODE_CPU_MILLI"] * 3
+    assert found["resources"]["CUSTOM_NODE_CPU_MILLI"] == "cpu"
     assert total(api, plain, cluster="edge", world={"without": ["n2"]}) == 5
     bound = {"pod": pod_manifest("6", "1Gi", qos="LSR")}
     assert total(api, bound, cluster="edge") == placed(api, bound["pod"]) == 4
     assert total(api, bound, cluster="edge") == 0
+    # No node has any of it, so that nothing is free in vain.
+    plain["pod"]["spec"]["containers"][0]["resources"] = {"limits": {"example.com/gpu": "1"}}
+    nowhere = asked(api, plain, cluster="edge", by=["host"])
+    assert nowhere["resources"]["CUSTOM_EXAMPLE_COM_GPU"] == "example.com/gpu"
+    assert not any(of["stranded"] for of in nowhere["total"]["classes"].values())
 
 
 def test_hosts_of_other_clusters_are_not_told_of(api, hosts):

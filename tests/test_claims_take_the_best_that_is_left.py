@@ -113,7 +113,8 @@ def test_nothing_left_is_told_with_the_reason(api, hosts):
     answer = api.post(PATH, wish(resources="VCPU:5"))
     assert (answer.status_code, code(answer)) == (409, "no_candidate")
     assert detail(answer) == (
-        f"no candidate: 5 VCPU free: 0 of 2 providers, in 0 trees; {hosts[0]} lacks 1 VCPU: it has 4 free"
+        f"no candidate: 5 VCPU free: 0 of 2 providers, in 0 trees; host-0 ({hosts[0]}) lacks 1 VCPU: "
+        "it has 4 free"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -22,6 +23,7 @@ import yaml
 from placement.client.cli import Catalog
 from placement.client.formats import heading
 from placement.pods.koordinator.settings import SETTINGS as SETTINGS_OF_CLUSTERS
+from placement.pods.koordinator.settings import scheduler_settings
 from placement.server.demonstration import examples
 from tests.claimants import Claimant
 from tests.client import Client
@@ -98,7 +100,7 @@ def test_lists_and_details_come_in_every_format(placement, arguments):
             }, "numbers and times are those of the other formats"
         top = placement(*arguments, "-f", "table", "--wide").stdout.splitlines()[1]
         # Scores of which there are none are no column for people.
-        assert all(f" {heading(name)} " in top for name in header if name != "Score")
+        assert all(f" {heading(name)} " in top for name in header if name != "score")
     else:
         assert (header, len(lines), len(lines[0])) == (list(printed), 1, len(printed))
         table = placement(*arguments).stdout
@@ -109,31 +111,33 @@ def test_candidates_name_roots_and_providers_with_their_amounts_and_scores(rows)
     listed = rows("candidates", "resources=MEMORY_MB:65536,PCPU:2", "limit=2")
     assert {row["#"] for row in listed} == {1, 2}
     (memory, core) = [row for row in listed if row["#"] == 1]
-    assert memory["Root"] == core["Root"] == "edge/edge-01"
-    assert (memory["Provider"], memory["Amounts"]) == ("edge/edge-01/numa-0", {"MEMORY_MB": 65536})
-    assert core["Provider"].startswith("edge/edge-01/core-0-")
-    assert (core["Amounts"], core["Groups"]) == ({"PCPU": 2}, ["(base)"])
+    assert memory["root"] == core["root"] == "edge/edge-01"
+    assert (memory["provider"], memory["amounts"]) == ("edge/edge-01/numa-0", {"MEMORY_MB": 65536})
+    assert core["provider"].startswith("edge/edge-01/core-0-")
+    assert (core["amounts"], core["groups"]) == ({"PCPU": 2}, ["(base)"])
     listed = rows("candidates", "resources=CUSTOM_PODS:1", "limit=18")
-    assert {row["Root"].split("/")[0] for row in listed} == {"batch", "edge"}
+    assert {row["root"].split("/")[0] for row in listed} == {"batch", "edge"}
     assert len(listed) == 18
     ordered = ["limit=3", "cluster=edge", "order_by=MostAllocated"]
     listed = rows("candidates", "resources=MEMORY_MB:65536,PCPU:2", *ordered)
-    scores = [row["Score"] for row in listed]
+    scores = [row["score"] for row in listed]
     assert scores == sorted(scores, reverse=True)
     assert 0 < scores[0] <= 100
-    assert {row["Root"].split("/")[0] for row in listed} == {"edge"}
+    assert {row["root"].split("/")[0] for row in listed} == {"edge"}
     (row,) = rows("candidates", "resources=CUSTOM_PODS:1", "limit=1", "cluster=edge", "order_by=none")
-    assert row["Score"] is None
+    assert row["score"] is None
     listed = rows("flavor", "candidates", *PINNED, "--vcpus", "1", "--cluster", "batch", "--limit", "3")
-    assert {(row["#"], row["Root"].split("/")[0]) for row in listed} == {(n, "batch") for n in (1, 2, 3)}
+    assert {(row["#"], row["root"].split("/")[0]) for row in listed} == {(n, "batch") for n in (1, 2, 3)}
 
 
 def test_what_is_no_row_is_said_aside(placement):
-    finished = placement("candidates", "resources=VCPU:100000", "-f", "json", status=1)
-    assert (json.loads(finished.stdout), finished.stderr) == ([], "Nothing fits.\n")
+    finished = placement("candidates", "-f", "json", "resources=VCPU:100000", "cluster=edge", status=1)
+    way = "Nothing fits. To see why: placement explain resources=VCPU:100000 cluster=edge"
+    assert (json.loads(finished.stdout), finished.stderr) == ([], f"{way}\n")
     finished = placement("flavor", "candidates", *PINNED, "--vcpus", "9999", "--pcpu-fallback", status=1)
     fallback = "No dedicated CPUs are free; these candidates give shared ones."
-    assert finished.stderr.splitlines() == [fallback, "Nothing fits."]
+    way = f"placement flavor explain {shlex.join(PINNED)} --vcpus 9999 --pcpu-fallback"
+    assert finished.stderr.splitlines() == [fallback, f"Nothing fits. To see why: {way}"]
 
 
 def test_a_tree_is_drawn_from_any_provider_with_bars_and_a_character_per_core(placement, rows, monkeypatch):
@@ -142,7 +146,7 @@ def test_a_tree_is_drawn_from_any_provider_with_bars_and_a_character_per_core(pl
     assert lines[0] == "edge/edge-01"
     assert "│  CUSTOM_NODE_CPU_MILLI  ██████··············  20000/60000" in lines
     # Core 0 is reserved, then come the six cores of one consumer.
-    at = lines.index("│     PCPU  12/30 on 16 providers, core-0-0 to core-0-15")
+    at = lines.index("│     PCPU  12/30 on 16 providers, core-0-0 to core-0-15; - has none to use")
     assert lines[at + 1].strip("│ ") == "-██████·········"
     assert "└─ numa-1" in lines
     drawn = placement("tree", "edge/edge-01").stdout
@@ -150,12 +154,12 @@ def test_a_tree_is_drawn_from_any_provider_with_bars_and_a_character_per_core(pl
     assert placement("tree", "edge/edge-01/core-0-3").stdout == drawn
     listed = rows("tree", "edge/edge-01")
     (memory,) = [
-        row for row in listed if (row["Provider"], row["Resource"]) == ("edge/edge-01/numa-0", "MEMORY_MB")
+        row for row in listed if (row["provider"], row["resource"]) == ("edge/edge-01/numa-0", "MEMORY_MB")
     ]
-    assert (memory["Parent"], memory["Used"]) == ("edge/edge-01", 24576)
-    assert memory["Capacity"] > 24576
-    assert "HW_NUMA_ROOT" in memory["Traits"]
-    (uuid,) = {row["UUID"] for row in listed if row["Provider"] == "edge/edge-01/numa-1"}
+    assert (memory["parent"], memory["used"]) == ("edge/edge-01", 24576)
+    assert memory["capacity"] > 24576
+    assert "HW_NUMA_ROOT" in memory["traits"]
+    (uuid,) = {row["uuid"] for row in listed if row["provider"] == "edge/edge-01/numa-1"}
     for name in (uuid, uuid.replace("-", "").upper()):
         assert placement("tree", name).stdout == drawn
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
@@ -222,14 +226,20 @@ def test_every_setting_of_a_cluster_is_set_shown_and_unset(failure, placement, r
     bare = rows("cluster", "unset", "tuned", *SETTINGS)
     assert (bare["profile"], bare["description"]) == ("design", "")
     assert bare.keys() == {"name", "nodes", "profile", "description", "aggregate", "uuid"}
+    shown = placement("cluster", "show", "tuned").stdout
+    told = dict(re.findall(r"\| (\S+) +\| (.+) \(default\) ", shown))
+    assert (told.pop("numaAllocateStrategy"), told.pop("nodeLabels")) == ("follows scoring", "none")
+    told |= {"subPriorityImmutable": True, "scoring": told.pop("Scoring")}
+    assert scheduler_settings(told) == scheduler_settings({})
+    assert len(told) == 6
     placement("cluster", "delete", "tuned")
 
 
 def test_allocations_are_shown_and_released(failure, placement, rows):
     consumer = "f4666367-0df9-42a2-8642-9c1223dbc6e7"
     held = rows("allocation", "show", consumer)
-    assert {row["Provider"] for row in held} == {"edge/edge-04", "edge/edge-04/numa-1"}
-    assert {(row["Project"], row["User"], row["Type"]) for row in held} == {("video", "origin", "LS")}
+    assert {row["provider"] for row in held} == {"edge/edge-04", "edge/edge-04/numa-1"}
+    assert {(row["project"], row["user"], row["type"]) for row in held} == {("video", "origin", "LS")}
     assert placement("allocation", "delete", consumer).stdout == ""
     assert failure("allocation", "show", consumer) == f"consumer {consumer} holds nothing"
     assert failure("allocation", "delete", consumer) == f"No allocations for consumer '{consumer}'"
@@ -239,13 +249,13 @@ def test_a_request_is_claimed_for_a_new_consumer_and_again_for_the_same(failure,
     wanted = ["resources=PCPU:2", "resources_A=MEMORY_MB:64", "cluster=edge", "order_by=pack"]
     owner = ["--project", "radio", "--user", "cell", "--type", "POD"]
     held = rows("claim", *owner, *wanted)
-    (consumer,) = {row["Consumer"] for row in held}
-    assert [row["Amounts"] for row in held] == [{"PCPU": 2}, {"MEMORY_MB": 64}]
-    assert [row["Groups"] for row in held] == [["(base)"], ["_A"]]
-    assert all(row["Provider"].startswith("edge/") for row in held)
+    (consumer,) = {row["consumer"] for row in held}
+    assert [row["amounts"] for row in held] == [{"PCPU": 2}, {"MEMORY_MB": 64}]
+    assert [row["groups"] for row in held] == [["(base)"], ["_A"]]
+    assert all(row["provider"].startswith("edge/") for row in held)
     shown = rows("allocation", "show", consumer)
-    assert {row["UUID"] for row in shown} == {row["UUID"] for row in held}
-    assert {(row["Project"], row["User"], row["Type"]) for row in shown} == {("radio", "cell", "POD")}
+    assert {row["uuid"] for row in shown} == {row["uuid"] for row in held}
+    assert {(row["project"], row["user"], row["type"]) for row in shown} == {("radio", "cell", "POD")}
     again = rows("claim", "--consumer", consumer, *owner, *wanted)
     assert sorted(again, key=str) == sorted(held, key=str)
     other = failure("claim", "--consumer", consumer, "resources=PCPU:1")
@@ -255,15 +265,16 @@ def test_a_request_is_claimed_for_a_new_consumer_and_again_for_the_same(failure,
 
 def test_a_request_is_claimed_for_several_consumers_or_for_none(failure, placement, rows):
     wanted = ["resources=CUSTOM_PODS:1", "cluster=edge"]
-    consumers = {row["Consumer"] for row in rows("claim", "--count", "3", *wanted)}
+    consumers = {row["consumer"] for row in rows("claim", "--count", "3", *wanted)}
     assert len(consumers) == 3
     for consumer in consumers:
         placement("allocation", "delete", consumer)
     refused = failure("claim", "--count", "2", "resources=PCPU:64")
-    assert refused.startswith("members[0]: no candidate: 64 PCPU free")
+    assert refused.startswith("members[0-1]: no candidate: 64 PCPU free")
+    assert refused.count("64 PCPU free") == 1
     refused = failure("claim", "resources=PCPU:64")
     assert refused.startswith("no candidate: 64 PCPU free: 0 of 608 providers, in 0 trees; ")
-    assert refused.endswith(" lacks 62 PCPU: it has 2 free")
+    assert re.search(r"; \w+/\w+-\d+/core-[0-9-]+ \([0-9a-f-]{36}\) lacks 62 PCPU: it has 2 free$", refused)
 
 
 def test_consumers_are_claimed_apart_together_and_into_groups(failure, placement, rows):
@@ -271,7 +282,7 @@ def test_consumers_are_claimed_apart_together_and_into_groups(failure, placement
     consumer = str(uuid.uuid4())
 
     def hosts(*options: str) -> list[str]:
-        return [row["Provider"] for row in rows("claim", *options, *wanted)]
+        return [row["provider"] for row in rows("claim", *options, *wanted)]
 
     assert len({*hosts("--dry-run", "--count", "3", "--apart")}) == 3
     in_twos = Counter(hosts("--dry-run", "--count", "4", "--per-host", "2"))
@@ -285,7 +296,7 @@ def test_consumers_are_claimed_apart_together_and_into_groups(failure, placement
     assert "7 of 8: members[7]: no candidate" in partial.stderr
     placement("allocation", "delete", consumer)
     flavors = rows("claim", "--dry-run", "--count", "2", "--together", *PINNED, "--cluster", "cloud")
-    assert len({row["Provider"].split("/")[1] for row in flavors}) == 1
+    assert len({row["provider"].split("/")[1] for row in flavors}) == 1
 
 
 def test_an_explanation_ends_at_the_condition_that_nobody_meets(placement):
@@ -295,8 +306,7 @@ def test_an_explanation_ends_at_the_condition_that_nobody_meets(placement):
         "",
         " 1  1 CUSTOM_PODS free: 18 of 18 providers, in 18 trees",
         " 2  64 PCPU free: 0 of 608 providers, in 0 trees",
-        "      A provider of PCPU has 2 free at most; resources_several=PCPU:64 split_several=PCPU takes it "
-        "from several of a host.",
+        "      A provider of PCPU has 2 free at most.",
     ]
     assert told[6:] == [
         "      cloud/compute-01/core-0-[8-11] each lacks 62 PCPU: it has 2 free",
@@ -315,24 +325,27 @@ def test_candidates_flavors_and_pods_are_explained_in_one_table(placement, rows,
     (tmp_path / "huge.yaml").write_text(yaml.safe_dump(named("huge", cpu="900")))
     pinned = ["--vcpus", "4", "--ram", "99999999", "--property", "hw:cpu_policy=dedicated"]
     first = rows("explain", "resources=PCPU:64", status=1)[0]
-    figures = {"#": 1, "Condition": "64 PCPU free", "Came": 608, "Passed": 0, "Trees": 0}
-    assert (first | figures, len(first["Nearest"])) == (first, 5)
+    figures = {"#": 1, "condition": "64 PCPU free", "came": 608, "passed": 0, "trees": 0}
+    assert (first | figures, len(first["nearest"])) == (first, 5)
     for name, command in (
         ("PCPU", ["explain", "resources=PCPU:900"]),
         ("MEMORY_MB", ["flavor", "explain", *pinned]),
         ("CUSTOM_NODE_CPU_MILLI", ["pod", "explain", "edge", str(tmp_path / "huge.yaml")]),
     ):
         table = rows(*command, status=1)
-        columns = ["#", "Condition", "Came", "Passed", "Trees", "Nearest"]
+        columns = ["#", "condition", "came", "passed", "trees", "nearest"]
         assert all(list(row) == columns for row in table)
-        empty = next(at for at, row in enumerate(table) if row["Passed"] == 0)
-        assert all((row["Nearest"] != []) == (at == empty) for at, row in enumerate(table))
-        nearest = table[empty]["Nearest"]
+        empty = next(at for at, row in enumerate(table) if row["passed"] == 0)
+        assert all((row["nearest"] != []) == (at == empty) for at, row in enumerate(table))
+        nearest = table[empty]["nearest"]
         assert [miss["resource_class"] for miss in nearest] == [name] * len(nearest)
         told = placement(*command, status=1).stdout.splitlines()
         assert told[:2] == [f"Fits nowhere: nothing meets condition {empty + 1}.", ""]
-        assert told[2 + empty].startswith(f"{empty + 1:2}  {table[empty]['Condition']}: 0 of ")
+        assert told[2 + empty].startswith(f"{empty + 1:2}  {table[empty]['condition']}: 0 of ")
         lack = f" lacks {nearest[0]['missing']} {name}: it has {nearest[0]['free']} free"
+        if name.endswith("_MILLI"):
+            # A pod's are told in CPUs.
+            lack = f" lacks {nearest[0]['missing'] / 1000:g} CPUs: it has {nearest[0]['free'] / 1000:g} free"
         assert any(line.endswith(lack) for line in told[3 + empty :])
 
 
@@ -346,6 +359,18 @@ def test_an_explanation_of_a_pod_that_fits_counts_nodes(placement):
     narrowed = placement("pod", "explain", *one_node).stdout
     assert narrowed.startswith("Fits on 1 node.\n")
     assert " 1  not cordoned, or that is tolerated: 1 of 1 nodes\n" in narrowed
+
+
+def test_a_member_of_a_gang_is_no_pod_alone(placement, tmp_path):
+    manifest, file = named("member"), tmp_path / "member.yaml"
+    gang = {"name": "g", "min-available": "3"}
+    manifest["metadata"]["annotations"] = {
+        f"gang.scheduling.koordinator.sh/{key}": text for key, text in gang.items()
+    }
+    file.write_text(yaml.safe_dump(manifest))
+    for question in ("preview", "explain"):
+        warned = placement("pod", question, "edge", str(file)).stderr
+        assert "The pod belongs to gang default/g, which needs 3 members with places; this is" in warned
 
 
 @pytest.fixture
@@ -367,18 +392,18 @@ def crowd(examples_url) -> Iterator[int]:
 
 def test_allocations_are_listed_page_by_page_by_what_they_are(rows, crowd):
     listed = rows("allocation", "list", "--provider", "crowded")
-    assert len({row["Consumer"] for row in listed}) == len(listed) == crowd
+    assert len({row["consumer"] for row in listed}) == len(listed) == crowd
     uuid = "c0ffee00-0000-4000-8000-000000000001"
-    owner = {"Project": "crowd", "User": "crowd", "Type": "INSTANCE", "Cluster": None}
-    held = {"Provider": "crowded", "Amounts": {"VCPU": 1}, "UUID": uuid, "Dedicated CPUs": None}
-    assert listed[0] == {"Consumer": "c0ffee00-0000-4000-8000-100000000000", **owner, **held}
+    owner = {"project": "crowd", "user": "crowd", "type": "INSTANCE", "cluster": None}
+    held = {"provider": "crowded", "amounts": {"VCPU": 1}, "uuid": uuid, "dedicated_cpus": None}
+    assert listed[0] == {"consumer": "c0ffee00-0000-4000-8000-100000000000", **owner, **held}
     assert len(rows("allocation", "list", "--user", "crowd", "--limit", "1000")) == 1000
     of_project = ["allocation", "list", "--project", "crowd"]
     assert rows(*of_project, "--limit", "2") == listed[:2]
     assert rows(*of_project, "--type", "unknown") == rows(*of_project, "--cluster", "edge") == []
     edge = rows("allocation", "list", "--cluster", "edge", "--type", "LSE")
-    assert {(row["Cluster"], row["Type"]) for row in edge} == {("edge", "LSE")}
-    assert CONSUMER in {row["Consumer"] for row in edge}
+    assert {(row["cluster"], row["type"]) for row in edge} == {("edge", "LSE")}
+    assert CONSUMER in {row["consumer"] for row in edge}
 
 
 def named(name: str, **given: Any) -> dict[str, Any]:
@@ -430,12 +455,28 @@ def test_pods_are_placed_listed_shown_and_deleted(failure, placement, rows, pods
     shown = rows("pod", "show", "farm", "web-1", "--namespace", "shop")
     assert (shown["node"], shown["cpuset"], shown["warnings"]) == ("n2", created[1]["cpuset"], [])
     held = rows("allocation", "list", "--cluster", "farm", "--type", "POD", "--project", "farm")
-    assert {row["Consumer"] for row in held} == {row["consumer_uuid"] for row in listed}
+    assert {row["consumer"] for row in held} == {row["consumer_uuid"] for row in listed}
     placement("pod", "delete", "farm", "web-1", "--namespace", "shop")
     gone = failure("pod", "show", "farm", "web-1", "--namespace", "shop")
     assert "web-1" in gone
     assert [row["name"] for row in rows("pod", "list", "farm")] == ["web-0"]
-    rows("pod", "create", "farm", pods("a", "b", cpu="1"), "--namespace", "small")
+    (smaller,) = rows("pod", "create", "farm", pods("web-0", cpu="2"))
+    assert (smaller["node"], smaller["cpuset"], smaller["remarks"]) == (
+        "n1",
+        "8-9",
+        ["gave back CPUs 10-11 of node n1"],
+    )
+    (moved,) = rows(
+        "pod", "create", "farm", pods("web-0", cpu="4", nodeSelector={"kubernetes.io/hostname": "n2"})
+    )
+    assert moved["remarks"] == ["moved from node n1 to node n2", "gave back CPUs 8-9 of node n1"]
+    rows("pod", "create", "farm", pods("a", "b", cpu="1"), "-n", "small")
+    everywhere = rows("pod", "list", "--limit", "1000")
+    assert [row for row in everywhere if row["cluster"] == "farm"] == [
+        {"cluster": "farm", **row} for row in rows("pod", "list", "farm")
+    ]
+    assert "edge" in {row["cluster"] for row in rows("node", "list")}
+    assert len(rows("node", "list", "--limit", "1")) == 1
     assert [row["name"] for row in rows("pod", "list", "farm", "--namespace", "small")] == ["a", "b"]
     lines = placement("pod", "list", "farm", "-f", "value", "-c", "name", "--limit", "2").stdout.split()
     assert len(lines) == 2
@@ -462,13 +503,18 @@ def test_a_pod_is_translated_to_queries_that_find_something(placement, rows, pod
     assert rows("candidates", *queries[0]["query"].split("&"), "limit=1")
 
 
-def test_pods_that_are_refused_stop_the_creation(failure, rows, pods):
-    file = pods("good", "worse", cpu="9")
-    refused = failure("pod", "create", "farm", file)
-    assert refused.startswith("default/worse: 0/2 nodes are available: 2 Insufficient cpu.")
+def test_pods_that_are_refused_keep_no_others_from_their_places(failure, placement, rows, pods):
+    file = pods("good", "worse", "good", cpu="9")
+    created = placement("pod", "create", "farm", file, "-f", "json", status=1)
+    assert [row["name"] for row in json.loads(created.stdout)] == ["good", "good"]
+    (refused,) = created.stderr.splitlines()
+    assert refused.startswith("placement: default/worse: 0/2 nodes are available: 2 Insufficient cpu.")
     assert [row["name"] for row in rows("pod", "list", "farm")] == ["good"]
+    silent = run("--url", NOBODY_LISTENS, "pod", "create", "farm", file).stderr.splitlines()
+    assert silent[0].startswith(f"placement: default/good: {NOBODY_LISTENS} cannot be reached")
+    assert silent[1:] == ["placement: not tried: default/worse, default/good"]
     many = failure("pod", "preview", "farm", file)
-    assert many == f"{file}: has 2 pods, and one is asked about at a time"
+    assert many == f"{file}: has 3 pods, and one is asked about at a time"
 
 
 def test_a_node_shows_whose_each_cpu_is(placement, pods, monkeypatch):
@@ -501,6 +547,13 @@ def test_a_node_shows_whose_each_cpu_is(placement, pods, monkeypatch):
     plain = placement("node", "show", "farm", "n1").stdout
     assert plain.isascii()
     assert "     ## ## .. ..\n" in plain
+    placement("pod", "create", "farm", pods("again", node="n1", status={"cpuset": "8-9"}))
+    held = placement("node", "show", "farm", "n1").stdout
+    assert "   default/again: unknown; of its 8-9 some are held by default/web, too\n" in held
+    shown = placement("pod", "show", "farm", "again").stdout
+    assert all(
+        text in shown for text in ("main: CPUs unknown ", "CPUs 8-9 are held by pod default/web, too ")
+    )
 
 
 def test_dedicated_cpus_are_shown_with_what_the_consumer_holds(examples_url, placement, rows):
@@ -510,7 +563,7 @@ def test_dedicated_cpus_are_shown_with_what_the_consumer_holds(examples_url, pla
     claim |= {"cluster": "edge", "flavor": flavor}
     assert Claimant(examples_url).call("POST", "/ext/v1/claims", claim).ok
     listed = rows("allocation", "list", "--project", "p", "--user", "u")
-    assert {(row["Consumer"], row["Dedicated CPUs"]) for row in listed} == {(consumer, "0-1")}
+    assert {(row["consumer"], row["dedicated_cpus"]) for row in listed} == {(consumer, "0-1")}
     assert placement("allocation", "show", consumer).stderr == "dedicated CPUs of the guest: 0-1\n"
     placement("allocation", "delete", consumer)
 
@@ -565,7 +618,7 @@ WRONG = {
     "candidates colour=red": "'colour' is no parameter of this request; there are resources, ",
     "candidates required=X": "resources",
     "explain order_by=x resources=VCPU:1": "order_by: 'x' is no known order",
-    "claim resources=VCPU:1 limit=2": "query: limit and explain make no sense in a claim",
+    "claim resources=VCPU:1 limit=2": "query: limit makes no sense in a claim",
     "claim --type small resources=VCPU:1": "consumer_type: 'small' does not match",
     "allocation list --provider nobody": "nobody: no such resource provider",
     "allocation list --cluster nowhere -f csv": "cluster: No cluster nowhere found",
@@ -582,16 +635,17 @@ WRONG = {
     "node delete edge edge-01": "still has allocations",
     "node import edge /nonexistent": "/nonexistent: No such file or directory",
     "node import edge /": "/: Is a directory",
-    "node import edge pyproject.toml": "Malformed YAML",
+    "node import edge pyproject.toml": "pyproject.toml: Malformed YAML: did not",
     "node import edge /dev/null": "kind: the Node is missing",
     f"node import nowhere {NODE}": "edge-01: No cluster nowhere found",
     "pod list nowhere": "No cluster nowhere found",
     "pod show edge a/b": "'a/b' is no name: it is empty",
     "pod delete edge none": "none",
     "pod create edge /nonexistent": "/nonexistent: No such file or directory",
+    "pod create edge /dev/null": "/dev/null: has no pods",
     f"pod create edge {NODE}": "kind: expected Pod, got 'Node'",
     "pod preview edge /dev/null": "/dev/null: has 0 pods",
-    "pod translate edge pyproject.toml": "Malformed YAML",
+    "pod translate edge pyproject.toml": "> in line 2, column 1",
     "flavor candidates ~ --cluster nowhere": "No cluster nowhere found",
     "flavor candidates ~ --property resources:CUSTOM_X=1": "CUSTOM_X",
     "flavor translate /nonexistent": "/nonexistent: No such file",
@@ -638,6 +692,8 @@ def test_commands_that_do_not_exist_are_compared_with_those_that_do():
         "cluster": "cluster: no such command; did you mean cluster create or cluster delete",
         "clusters list": "clusters list: no such command; did you mean cluster list",
         "node lst": "node lst: no such command; did you mean node list?",
+        "node cordon edge": "node cordon: no such command; `kubectl cordon` does it",
+        "release x": "release x: no such command; did you mean allocation delete or",
         "xyzzy": "xyzzy: no such command; `placement --help` lists them",
         "--bogus cluster list": "--bogus: no such option",
     }.items():
@@ -706,13 +762,14 @@ def test_a_caller_without_the_right_role_is_told_so(failure):
 
 
 class _Stranger(BaseHTTPRequestHandler):
-    """A web server that has never heard of placement."""
+    """A web server that has never heard of placement; at some paths it answers as OpenStack Placement."""
 
     def do_GET(self) -> None:
-        status = 502 if "clusters/" in self.path else 200
+        status = 502 if "clusters/" in self.path else 404 if "status" in self.path else 200
         self.send_response(status)
         self.end_headers()
-        self.wfile.write(b"<html>\n hello\n</html>")
+        error = {"errors": [{"detail": "The resource could not be found.\n\n   "}]}
+        self.wfile.write(json.dumps(error).encode() if status == 404 else b"<html>\n hello\n</html>")
 
     def do_DELETE(self) -> None:
         self.send_response(500)
@@ -727,6 +784,8 @@ def test_a_server_that_is_no_placement_service_is_one_clear_line():
         assert "is no placement service" in refusal("--url", url, "cluster", "list")
         assert refusal("--url", url, "cluster", "show", "x") == "<html> hello </html>"
         assert "answers 500" in refusal("--url", url, "cluster", "delete", "x")
+        said = f"{url} does not know /ext/v1/status: it is OpenStack Placement, or an older release"
+        assert refusal("--url", url, "status") == said
 
 
 def test_rows_are_written_before_the_last_page_is_asked_for(examples_url, crowd):
@@ -744,7 +803,7 @@ def test_rows_are_written_before_the_last_page_is_asked_for(examples_url, crowd)
             self.wfile.write(content)
 
     with served(HTTPServer(("127.0.0.1", 0), Gate)) as url:
-        cut = run("--url", url, "allocation", "list", "--user", "crowd", "-f", "value", "-c", "Consumer")
+        cut = run("--url", url, "allocation", "list", "--user", "crowd", "-f", "value", "-c", "consumer")
     assert (cut.returncode, cut.stderr) == (1, "placement: no second page\n")
     assert len(cut.stdout.splitlines()) == 1000
 
@@ -815,5 +874,12 @@ def test_reservations_are_created_listed_shown_and_deleted(placement, rows, tmp_
     assert "kept by reservations, shared until their owners come" in drawn
     assert f"kept keeps CPUs {listed['left']['cpuset']}, cpu 2" in drawn
     placement("reservation", "delete", "edge", "kept")
+    placement("pod", "delete", "edge", "kept-web")
+    manifest.write_text(json.dumps(reservation("once", "4")))
+    rows("reservation", "create", "edge", str(manifest))
+    rows("pod", "create", "edge", str(pod))
+    (over,) = rows("reservation", "list", "edge")
+    assert (over["phase"], over["held"], over["used_by"]) == ("Succeeded", None, ["default/kept-web"])
+    placement("reservation", "delete", "edge", "once")
     placement("pod", "delete", "edge", "kept-web")
     assert rows("reservation", "list", "edge") == []

@@ -34,8 +34,36 @@ def test_the_documented_client_prints_what_is_shown(demonstration: RunningServer
     assert (finished.stdout, finished.stderr) == (shown, "")
 
 
+def test_the_documented_loop_follows_changes(demonstration: RunningServer) -> None:
+    program, _, loop, *_ = _BLOCK.findall(_PAGE.read_text())
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", program + loop],
+        env={**os.environ, "PLACEMENT_URL": demonstration.url, "NO_PROXY": "127.0.0.1"},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as following:
+        assert following.stdout is not None
+        lines = following.stdout
+        assert [lines.readline() for _ in range(2)] == [
+            "{'VCPU': 2, 'MEMORY_MB': 2048}\n",
+            "read everything\n",
+        ]
+        name = str(uuid.uuid4())
+        requests.post(
+            f"{demonstration.url}/resource_providers",
+            json={"name": name},
+            headers={"X-Auth-Token": "admin"},
+            timeout=PATIENCE_SECONDS,
+        ).raise_for_status()
+        assert lines.readline() == "create resource_provider\n"
+        following.kill()
+
+
 def test_a_generated_client_searches_claims_and_releases(
-    demonstration: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    demonstration: RunningServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     document, settings = tmp_path / "placement.json", tmp_path / "settings.yaml"
@@ -68,6 +96,9 @@ def test_a_generated_client_searches_claims_and_releases(
     assert [each["resources"] for each in held.values()] == [{"VCPU": 2}]
     assert delete.sync_detailed(consumer, client=client).status_code == 204
     assert not shown.sync(consumer, client=client).to_dict()["allocations"]
+    example = _PAGE.read_text().rpartition("```py\n")[2].partition("```")[0]
+    exec(example, {"client": client})
+    assert capsys.readouterr().out.startswith("no candidate: 2000 VCPU free")
 
 
 def test_the_versions_are_listed_by_an_operation_with_a_name(demonstration: RunningServer) -> None:

@@ -75,7 +75,7 @@ def test_what_is_claimed_is_seen_by_the_plugin_of_openstack_placement(openstack)
     held = json.loads(
         openstack("placement", "claim", "resources=PCPU:2", "cluster=edge", "-f", "json").stdout
     )
-    consumer = held[0]["Consumer"]
+    consumer = held[0]["consumer"]
     seen = json.loads(openstack("resource", "provider", "allocation", "show", consumer, "-f", "json").stdout)
     assert [entry["resources"] for entry in seen] == [{"PCPU": 2}]
     assert openstack("placement", "allocation", "delete", consumer).returncode == 0

@@ -83,7 +83,7 @@ def test_an_allocation_is_told_in_few_lines_with_whole_names(examples_url, piped
     shown = on_terminal(examples_url, 80, "allocation", "list", "--cluster", "edge", "--limit", "1")
     (consumer,) = UUID.findall(shown)
     cores = [
-        row["Provider"] for row in json.loads(piped("allocation", "show", consumer, "-f", "json").stdout)
+        row["provider"] for row in json.loads(piped("allocation", "show", consumer, "-f", "json").stdout)
     ]
     assert f"   {cores[0].partition('/core-')[0]}\n" in shown
     assert re.search(r"/core-\d+-\[[\d,-]+\]\n      PCPU=\d each\n", shown)
@@ -91,7 +91,7 @@ def test_an_allocation_is_told_in_few_lines_with_whole_names(examples_url, piped
 
 
 def test_people_see_the_first_and_programs_all(piped):
-    every = {row["Consumer"] for row in json.loads(piped("allocation", "list", "-f", "json").stdout)}
+    every = {row["consumer"] for row in json.loads(piped("allocation", "list", "-f", "json").stdout)}
     assert len(every) > 20
     seen = piped("allocation", "list").stdout
     assert set(UUID.findall(seen)) < every
@@ -99,10 +99,11 @@ def test_people_see_the_first_and_programs_all(piped):
     assert seen.splitlines()[-1] == f"... {len(every) - 20} more; --limit N shows more"
     seen = piped("candidates", "resources=PCPU:2")
     every = json.loads(piped("candidates", "resources=PCPU:2", "-f", "json").stdout)
-    assert seen.stdout.splitlines()[-1] == f"... {len(every) - 10} more; limit=N shows more"
+    assert seen.stdout.splitlines()[-1] == f"... {len(every) - 10} more; --limit N shows more"
     assert len(seen.stdout.splitlines()) == 10 + 4 + 1
-    limited = piped("candidates", "resources=PCPU:2", "limit=12")
-    assert len(limited.stdout.splitlines()) == 12 + 4
+    for way in (["limit=12"], ["--limit", "12"]):
+        limited = piped("candidates", "resources=PCPU:2", *way)
+        assert len(limited.stdout.splitlines()) == 12 + 4
     flavor = ["flavor", "candidates", "--vcpus", "2", "--ram", "64", "--property", "hw:cpu_policy=dedicated"]
     assert "... at least 1000 more; --limit N shows more" in piped(*flavor).stdout or re.search(
         r"^\.\.\. \d+ more; --limit N shows more$", piped(*flavor).stdout, re.MULTILINE
@@ -110,7 +111,7 @@ def test_people_see_the_first_and_programs_all(piped):
 
 
 def test_columns_of_what_is_told_in_lines_are_a_table(piped):
-    chosen = piped("allocation", "list", "--limit", "2", "-c", "Consumer", "-c", "Amounts").stdout
+    chosen = piped("allocation", "list", "--limit", "2", "-c", "consumer", "-c", "amounts").stdout
     assert chosen.splitlines()[1].split() == ["|", "Consumer", "|", "Amounts", "|"]
     wide = piped("allocation", "list", "--limit", "1", "--wide").stdout
     assert "Dedicated CPUs" in wide.splitlines()[1]
@@ -126,11 +127,16 @@ def test_refusing_nodes_are_grouped_by_reason_with_the_amounts_they_lack(piped, 
     assert shown.returncode == 1
     assert len(json.loads(piped("pod", "preview", "edge", str(huge), "-f", "json").stdout)) == 8
     assert shown.stdout.count("Insufficient cpu ") == 1
-    assert " edge/edge-01 lacks 8000 CUSTOM_NODE_CPU_MILLI: it has 40000 free " in shown.stdout
-    assert " edge/edge-06 lacks 18 PCPU: it has 30 free " in shown.stdout
+    spread = "lacks 18 CPUs: it has 30 cores with a free CPU, and SpreadByPCPUs takes one CPU of each"
+    assert "(cpu fits on NUMA nodes 0+1; " in shown.stdout
+    assert " edge/edge-01 lacks 8 CPUs: it has 40 free " in shown.stdout
+    assert f" edge/edge-06 {spread} " in shown.stdout
     refused = piped("pod", "create", "edge", str(huge))
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert "edge/edge-06 lacks 18 PCPU: it has 30 free" in refused.stderr
+    assert f"edge/edge-06 {spread}" in refused.stderr
+    manifest["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "nowhere"}
+    huge.write_text(yaml.safe_dump(manifest))
+    assert piped("pod", "preview", "edge", str(huge)).stdout.count(" affinity/selector ") == 1
 
 
 def test_what_fits_nowhere_ends_with_1(piped):

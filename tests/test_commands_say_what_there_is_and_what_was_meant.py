@@ -9,7 +9,9 @@ import socket
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from placement.client.catalog import COMMANDS
 from placement.client.cli import Placement
 from placement.client.client import Client
 from placement.client.completion import parsers
+from placement.client.display import GRAMMAR
 from placement.server.demonstration import examples
 from tests.commands import refusal, run
 from tests.service import Service
@@ -48,15 +51,40 @@ def rows(placement: Run) -> Callable[..., Any]:
 def test_nodes_are_listed_with_their_state_and_what_they_have_free(rows):
     (node,) = [each for each in rows("node", "list", "edge") if each["name"] == "edge-01"]
     assert node["state"] == ["open"]
-    assert (node["cpus_free"], node["memory_free"]) == (40, 224002 - 40960)
+    assert (node["cpus_free"], node["memory_free_mib"]) == (40, 224002 - 40960)
     assert rows("node", "list", "batch")[2]["state"] == ["cordoned"]
+    (by_headings,) = rows("node", "list", "edge", "--limit", "1", "-c", "Memory free", "-c", "Age")
+    assert list(by_headings) == ["memory_free_mib", "created_at"]
 
 
 def test_hosts_of_openstack_are_listed_with_what_they_have_free(rows):
     (host,) = [each for each in rows("host", "list") if each["name"] == "cloud/compute-04"]
-    assert (host["cluster"], host["cpu_use"], host["cpus_free"]) == ("cloud", 0, 96)
-    assert {each["cluster"] for each in rows("host", "list", "--cluster", "cloud")} == {"cloud"}
+    assert (host["cluster"], host["cpu_use"], host["cpus_free"], host["pcpu_free"]) == ("cloud", 0, 64, 32)
+    of_cloud = rows("host", "list", "--cluster", "cloud")
+    assert {each["cluster"] for each in of_cloud} == {"cloud"}
+    assert rows("host", "list", "--aggregate", "cloud") == of_cloud
     assert not [each for each in rows("host", "list") if "ceph" in each["name"]]
+
+
+def test_the_fullest_hosts_of_all_come_first(rows):
+    fullest = ["--sort-column", "CPU use", "--sort-descending"]
+    uses = [each["cpu_use"] for each in rows("host", "list", *fullest)]
+    assert uses == sorted(uses, reverse=True)
+    assert [each["cpu_use"] for each in rows("host", "list", *fullest, "--limit", "3")] == uses[:3]
+
+
+def test_aggregates_go_by_their_names(rows):
+    wanted = ["resources=VCPU:1", "member_of=!in:edge,batch", "limit=9"]
+    assert {row["root"].split("/")[0] for row in rows("candidates", *wanted)} == {"cloud"}
+    apart = ["--dry-run", "--count", "2", "--spread", "edge", "--spread", "batch", "resources=CUSTOM_PODS:1"]
+    assert {row["provider"].split("/")[0] for row in rows("claim", *apart)} == {"edge", "batch"}
+    (room, *_) = rows("capacity", "resources=CUSTOM_PODS:1", "member_of=cloud")
+    assert room["room"] == "0"
+
+
+def test_changes_are_listed_since_some_hours_ago(rows):
+    assert rows("audit", "--since", "9h", "--limit", "1")
+    assert rows("audit", "--until", "9h", "--limit", "1") == []
 
 
 def test_clusters_are_listed_with_their_hosts_and_use(rows):
@@ -84,8 +112,12 @@ def test_quantities_of_kubernetes_are_shown_in_gibibytes(placement):
     ("command", "note"),
     [
         ("reservation list edge", "No reservations in cluster edge.\n"),
+        (
+            "node list cloud",
+            "No nodes in cluster cloud; placement host list lists other hosts.\n",
+        ),
         ("pod list cloud", "No pods in cluster cloud.\n"),
-        ("pod list batch --qos NONE", "No such pods in cluster batch.\n"),
+        ("pod list batch --qos system", "No such pods in cluster batch.\n"),
         ("allocation list --project none", "No such allocations.\n"),
     ],
 )
@@ -132,8 +164,9 @@ def test_no_name_commands_the_terminal(placement, examples_url):
             "No pod default/release-0 found in cluster batch; did you mean ci/release-0?",
         ),
         ("candidates resources=PCP:1", "No such resource class PCP; did you mean PCPU?"),
-        ("candidates resources=PCPU:1 required=HW_CPU_X86_AVX22", "did you mean HW_CPU_X86_AVX2"),
-        ("explain resouces=PCPU:1", "'resouces' is no parameter of this request; did you mean resources?"),
+        ("candidates resources=vcpu:4", "No such resource class vcpu; did you mean VCPU"),
+        ("candidates resources=PCPU:1 required=hw_cpu_x86_avx22", "did you mean HW_CPU_X86_AVX2"),
+        ("explain resouces=PCPU:1", "resouces: is no parameter of this request; did you mean resources?"),
         ("candidates resources=PCPU:1 ordr_by=pack", "did you mean order_by?"),
         (
             "candidates resources=PCPU:1 nothing=1",
@@ -141,6 +174,8 @@ def test_no_name_commands_the_terminal(placement, examples_url):
         ),
         ("claim resources=PCPU:1 clutser=edge", "did you mean cluster?"),
         ("flavor explain --vcpus 1 --ram 1 --cluster egde", "did you mean edge?"),
+        ("candidates resources=PCPU:1 member_of=egde", "no aggregate is named egde; did you mean edge?"),
+        ("claim resources=PCPU:1 --spread egde", "no aggregate is named egde; did you mean edge?"),
         ("tree edge/edge-09", "did you mean edge/edge-08"),
         ("plan make empty edge/edge-09", "did you mean edge/edge-08"),
     ],
@@ -150,11 +185,25 @@ def test_a_wrong_name_is_answered_with_the_nearest(examples_url, command: str, m
 
 
 @pytest.mark.parametrize(
+    "command", ["flavor candidates --limit 1", "flavor explain", "claim --dry-run", "capacity"]
+)
+def test_extra_specs_that_are_ignored_are_named(placement, command: str):
+    specs = ("--property", "hw:cpu_polcy=dedicated", "--property", "trait:CUSTOM_GOLD=require")
+    done = placement(*command.split(), "--vcpus", "1", "--ram", "64", "--cluster", "cloud", *specs)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (
+        0,
+        "Ignored: hw:cpu_polcy: there is no such extra spec; did you mean hw:cpu_policy?; "
+        "trait:CUSTOM_GOLD: 'require' is neither required nor forbidden",
+    )
+
+
+@pytest.mark.parametrize(
     ("command", "reason"),
     [
         ("candidates resources=PCPU:1 limit=x", "limit: must be a whole number from 1 on, not 'x'"),
         ("plan make empty --cluster edge", "empty: the hosts are missing"),
         ("candidates resources=PCPU:1 cluster=edge --cluster batch", "cluster: batch and edge are two"),
+        ("explain resources=PCPU:1 limit=2 --limit 3", "limit: 3 and 2 are two"),
         ("allocation show edge/packet-core", "must be a UUID, not 'edge/packet-core'"),
     ],
 )
@@ -180,7 +229,7 @@ def test_a_cluster_is_a_parameter_or_an_option(placement, command: str):
     first, second = (placement(*shlex.split(command), *way, "-f", "json") for way in ways)
     assert first.returncode == second.returncode == 0, first.stderr + second.stderr
     # Each claim is for a consumer of its own.
-    found = [[{**row, "Consumer": None} for row in json.loads(each.stdout)] for each in (first, second)]
+    found = [[{**row, "consumer": None} for row in json.loads(each.stdout)] for each in (first, second)]
     assert found[0] == found[1]
 
 
@@ -195,7 +244,9 @@ def test_an_explanation_says_first_what_splitting_would_give(placement):
     assert "A provider of PCPU has 2 free at most;" in told
     assert "on one host 60 at most (edge/edge-0" in told
     assert mend < told.index("edge/edge-01/core-0-[7-11] each lacks 38 PCPU: it has 2 free")
-    assert ", less than 400." in placement("explain", "resources=PCPU:400", "cluster=edge").stdout
+    told = placement("explain", "resources=PCPU:400", "cluster=edge").stdout
+    assert ", less than 400." in told
+    assert "several of a host" not in told
     told = placement("explain", "resources_a=PCPU:400", "split_a=PCPU").stdout
     assert told.startswith("Fits nowhere")
     assert "takes it from" not in told
@@ -215,9 +266,10 @@ def test_nodes_where_a_pod_misses_something_are_its_second_choice(rows):
     assert "gives way" in nodes[-1]["remarks"][0]
 
 
-def test_a_claim_for_a_new_consumer_says_how_to_release_it(placement):
-    claimed = placement("claim", "resources=CUSTOM_PODS:1", "--cluster", "edge", "-f", "json")
-    consumer = json.loads(claimed.stdout)[0]["Consumer"]
+@pytest.mark.parametrize("named", [[], ["--consumer", str(uuid.uuid4())]])
+def test_a_claim_says_how_to_release_it(placement, named: list[str]):
+    claimed = placement("claim", *named, "resources=CUSTOM_PODS:1", "--cluster", "edge", "-f", "json")
+    consumer = json.loads(claimed.stdout)[0]["consumer"]
     assert claimed.stderr == f"To release it: placement allocation delete {consumer}\n"
     assert placement("allocation", "delete", consumer).returncode == 0
 
@@ -243,6 +295,8 @@ def test_annotations_of_a_pod_are_lines(placement, examples_url, tmp_path):
     assert '  "cpuset": ' in created
     assert '  "cpuset": ' in shown
     assert max(map(len, shown.splitlines())) < 100
+    assert re.search(r"^\| Confirmed by Kubernetes +\| False ", shown, re.MULTILINE)
+    assert not re.search(r"^\| (Phase|Warnings|Remarks|Unreadable) ", shown, re.MULTILINE)
 
 
 def test_commands_are_listed_by_section(placement):
@@ -259,6 +313,14 @@ def test_help_has_an_example_and_one_line_about_output(placement):
     assert "example: placement node list edge\n" in shown
     assert "output: -o FORMAT (csv, json, table, value, yaml, wide), -c COLUMN, --watch" in shown
     assert "--sort-column" not in shown
+
+
+@pytest.mark.parametrize("command", ["candidates", "explain", "claim"])
+def test_help_and_documents_have_the_parameters_of_queries(placement, command: str):
+    shown, page = placement(command, "--help").stdout, Path("docs/candidates.md").read_text()
+    for example, meaning in GRAMMAR:
+        assert f"  {example:34}{meaning}\n" in shown
+        assert f"| `{example}` | {meaning} |\n" in page
 
 
 def test_every_example_is_one_that_its_command_takes():

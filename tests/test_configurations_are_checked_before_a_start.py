@@ -57,6 +57,14 @@ def test_all_errors_are_listed_beside_what_is_well(tmp_path: Path):
     assert "Start it" in found["database"][1]
 
 
+def test_a_rule_that_has_no_effect_is_a_warning(tmp_path: Path):
+    policy = tmp_path / "policy.yaml"
+    policy.write_text('"placement:resource_provider:list": "role:reader"\n"reads": "role:reader"\n')
+    code, found = checked(tmp_path, f"sqlite:///{tmp_path}/none", f"[oslo_policy]\npolicy_file = {policy}\n")
+    assert (code, found["rules"][0]) == (0, "warning")
+    assert "no rule placement:resource_provider:list; did you mean placement:" in found["rules"][1]
+
+
 def test_a_schema_that_an_upgrade_has_to_change_is_an_error(tmp_path: Path):
     with database_url("postgresql") as connection:
         database = Database(connection)

@@ -1,6 +1,6 @@
 """Every console example of the README and in docs/ prints what is shown there, against the example clusters.
 
-Tutorials have clusters of their own, and tests of their own.
+The first tutorial is followed over a restart. The others have clusters of their own, and tests of their own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 from placement.client.cli import Catalog
 from placement.server.settings import CONNECTION_VARIABLE
-from tests import commands
+from tests import commands, tutorials
 from tests.patience import eventually
 from tests.probes import is_ready, probed
 from tests.server import RunningServer, database_url, running_service
@@ -24,6 +24,7 @@ from tests.test_demonstration_answers_what_it_prints import run
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *(page for page in sorted(DOCS.glob("*.md")) if "tutorial" not in page.name)]
+FIRST_STEPS = (DOCS / "tutorial-first-steps.md").read_text()
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _EXAMPLE = re.compile(r"^\$ ((?:placement|curl) .*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 # What is shown is what people see on a terminal of 80 columns.
@@ -70,6 +71,20 @@ def test_example(server: RunningServer, command: str, shown: str, tmp_path: Path
         environment = {**_TERMINAL, CONNECTION_VARIABLE: os.environ[CONNECTION_VARIABLE]}
         printed = commands.run("--url", server.url, *arguments, merged=True, **environment).stdout
     assert printed == shown
+
+
+def first_steps(folder: Path) -> Iterator[tuple[str, str]]:
+    """Each command of the first tutorial with what it prints."""
+    before, title, after = FIRST_STEPS.partition("## 6. Stop and start")
+    with database_url("sqlite", has_examples=True) as connection:
+        for part in (before, title + after):
+            with running_service(connection, workers=1, arguments=["--demo"]) as running:
+                address = {_ADDRESS: running.url}
+                yield from tutorials.followed(part, folder, address, PLACEMENT_URL=running.url)
+
+
+def test_the_first_steps_lead_where_they_say(tmp_path: Path) -> None:
+    assert [*first_steps(tmp_path)] == tutorials.examples(FIRST_STEPS)
 
 
 def test_every_command_is_documented() -> None:

@@ -120,8 +120,8 @@ def test_the_stages_of_a_pod_count_nodes(edge):
     counted = [(stage["kind"], stage["came"], stage["providers"]) for stage in explanation["stages"]]
     assert counted[:4] == [("cordon", 3, 3), ("taints", 3, 3), ("amount", 3, 3), ("amount", 3, 0)]
     assert explanation["sentences"][3:5] == [
-        "20000 CUSTOM_NODE_CPU_MILLI free: 0 of 3 nodes",
-        "edge/n1 lacks 4000 CUSTOM_NODE_CPU_MILLI: it has 16000 free",
+        "20 CPUs free: 0 of 3 nodes",
+        "edge/n1 lacks 4 CPUs: it has 16 free",
     ]
     assert explanation["nearest"][0]["reasons"] == ["Insufficient cpu"]
 

@@ -106,7 +106,11 @@ def test_a_member_is_not_placed_by_itself_before_its_gang(cluster):
     path = f"{PODS}/default/a"
     answer = cluster.put(path, member("a"))
     assert answer.status_code == 409
-    assert "1 of 3 of gang default/g" in answer.text
+    lacking = "gang default/g has {} of the 3 members it needs, and there are places for these."
+    assert f"is not placed without its gang: with it, {lacking.format(1)}" in answer.text
+    several = {"apiVersion": "v1", "kind": "List", "items": [member("a"), member("b")]}
+    refused = cluster.post(PODS, several).json["pods"][0]["error"]
+    assert refused["detail"].endswith(f"without its gang: {lacking.format(2)}")
     assert put_all(cluster, *(member(name, cpu="4") for name in "bcd")) == dict.fromkeys("bcd", 201)
     assert cluster.put(path, member("a")).status_code == 201
 

@@ -219,11 +219,17 @@ def test_queries_are_checked_where_there_are_parameters(embedded: Client):
 
 
 def test_on_our_paths_each_finding_is_an_error_with_its_place_and_a_code(embedded: Client):
-    body = {"groups": {"_a": {"resources": {"PCPU": "2", "VCPU": 0}}}, "limit": 0, "colour": "red"}
+    body = {
+        "groups": {"_a": {"resources": {"PCPU": "2", "VCPU": 0}}},
+        "limit": 0,
+        "colour": "red",
+        "exlain": 1,
+    }
     answer = embedded.post("/ext/v1/allocation_candidates", body)
     assert answer.status_code == 400
     assert [error["detail"] for error in answer.json["errors"]] == [
-        "Additional properties are not allowed ('colour' was unexpected)",
+        "colour: there is no such member",
+        "exlain: there is no such member; did you mean explain?",
         "groups['_a'].resources['PCPU']: '2' is not of type 'integer'",
         "groups['_a'].resources['VCPU']: 0 is less than the minimum of 1",
         "limit: 0 is less than the minimum of 1",
@@ -233,7 +239,11 @@ def test_on_our_paths_each_finding_is_an_error_with_its_place_and_a_code(embedde
     (first,) = embedded.post("/reshaper", {"inventories": 1, "colour": 1}).json["errors"]
     assert "colour" in first["detail"]
     strange = embedded.get("/ext/v1/clusters?colour=red&size=1").json["errors"]
-    assert [error["detail"].partition(" ")[0] for error in strange] == ["'colour'", "'size'"]
+    assert [error["detail"].partition(" ")[0] for error in strange] == ["colour:", "size:"]
+    (lacking,) = embedded.post("/ext/v1/allocation_candidates", {}).json["errors"]
+    assert lacking["detail"] == "groups: is missing"
+    (lacking,) = embedded.get("/ext/v1/allocation_candidates?clutser=x&resources=VCPU:1").json["errors"]
+    assert lacking["detail"] == "clutser: is no parameter of this request; did you mean cluster?"
 
 
 def test_an_answer_has_twenty_findings_at_most(embedded: Client):
@@ -260,6 +270,7 @@ def test_what_does_not_exist_on_our_paths_has_a_code(embedded: Client, path: str
     assert (answer.status_code, code(answer)) == (404, coded)
     (error,) = embedded.at("1.0").get(f"/ext/v1/{path}").json["errors"]
     assert error["code"] == coded
+    assert path != "nothing" or error["detail"] == "There is no such path; /openapi.json lists all."
 
 
 def test_long_and_deep_values_are_not_echoed_and_messages_have_one_line(embedded: Client):

@@ -68,6 +68,15 @@ def test_only_browsers_are_sent_from_the_version_document_to_the_pages(
     assert answer.headers.get("Location") == ("/placement/ui/" if is_browser else None)
 
 
+def test_a_header_that_does_not_name_the_service_is_told_from_none(embedded: Client):
+    said = "send openstack-api-version: placement 1.10, or up to 1.39"
+    unversioned = embedded.at(None)
+    for sent, more in (({}, ""), ({HEADER: "1.39"}, "; the one that was sent does not name placement")):
+        answer = unversioned.get("/allocation_candidates?resources=VCPU:1", **sent)
+        assert answer.status_code == 404
+        assert detail(answer).endswith(f"this request is of 1.0: {said}{more}")
+
+
 def test_version_document_has_only_get_even_without_a_token(embedded: Client):
     for method in ("POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"):
         answer = embedded.as_(None).call(method, "/")

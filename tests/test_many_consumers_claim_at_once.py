@@ -113,7 +113,7 @@ def test_members_may_ask_for_different_things(api: Client):
     ]
     answer = api.post(PATH, wish(members, "resources=VCPU:2&order_by=pack"))
     assert statuses(answer) == [201, 409, 201, 400, 201]
-    assert "No such trait(s): CUSTOM_NONE" in answer.json["members"][3]["error"]["detail"]
+    assert "required: No such trait CUSTOM_NONE" in answer.json["members"][3]["error"]["detail"]
     assert (api.used(small), api.used(large)) == ({"VCPU": 2}, {"VCPU": 8, "MEMORY_MB": 0})
     assert answer.json["members"][2]["project_id"] == "another"
 

@@ -23,6 +23,7 @@ from tests.client import Client
 from tests.kubernetes import ALLOCS, CLUSTER, NUMA_POLICY, node_manifests, pod_manifest
 from tests.reservations import reservation
 
+INSTANCE = "1a2b3c4d-0000-4000-8000-000000000001"
 pytestmark = pytest.mark.one_database
 
 OTHER = "/ext/v1/clusters/other"
@@ -381,6 +382,31 @@ def test_what_a_node_holds_that_offered_nothing_for_a_while_is_held_again(
     assert cluster.used_by(before["consumer_uuid"])
 
 
+def test_pods_get_nothing_of_what_instances_hold_of_cores_and_numa_nodes_alone(cluster: Client):
+    """A claim by query or flavor need not name the host, whose CPUs and memory it takes as well."""
+    all_nodes(cluster, *bodies(1))
+    tree = cluster.get(f"{CLUSTER}/nodes/n0").json["tree"]
+    cores = {core["uuid"]: {"PCPU": 2} for numa in tree["children"] for core in numa["children"]}
+    below = {**dict(list(cores.items())[1:]), tree["children"][1]["uuid"]: {"MEMORY_MB": 8192}}
+    whole = {tree["uuid"]: {"CUSTOM_NODE_CPU_MILLI": 14000, "CUSTOM_NODE_MEMORY_MB": 8192}}
+    host = cluster.get(f"/resource_providers/{tree['uuid']}/inventories").json["inventories"]
+    free = host["CUSTOM_NODE_MEMORY_MB"]["total"] - 8192
+    for held in (below, {**below, **whole}):
+        assert cluster.claim(held, INSTANCE).status_code == 204
+        for cpu, memory, reason in (("2100m", "1Mi", "cpu"), ("1", f"{free + 1}Mi", "memory")):
+            preview = cluster.post(f"{CLUSTER}/pods/preview", pod_manifest(cpu, memory, qos="LS")).json
+            assert f"Insufficient {reason}" in str(preview["rejected"])
+        fits = pod_manifest("2", f"{free}Mi", qos="LS")
+        assert cluster.put(f"{CLUSTER}/pods/default/web", fits).status_code == 201
+        if held is below:
+            cluster.delete(f"{CLUSTER}/pods/default/web")
+            cluster.delete(f"/allocations/{INSTANCE}")
+    first = next(iter(cores))
+    assert cluster.claim({first: {"PCPU": 2}}).status_code == 204
+    beyond = "pods hold 2000 and consumers beside pods hold 16000 CUSTOM_NODE_CPU_MILLI of the host, which"
+    assert beyond in str(cluster.get(f"{CLUSTER}/nodes/n0").json["remarks"])
+
+
 @each_way
 def test_a_reported_node_that_offers_less_than_instances_hold_is_taken_as_it_is(
     cluster: Client, database: Database, put: Put
@@ -390,9 +416,8 @@ def test_a_reported_node_that_offers_less_than_instances_hold_is_taken_as_it_is(
     tree = cluster.get(f"{CLUSTER}/nodes/n0").json["tree"]
     numa = next(each for each in tree["children"] if each["name"].endswith("numa-1"))
     core = next(each for each in numa["children"] if each["name"].endswith("core-1-7"))
-    instance = "1a2b3c4d-0000-4000-8000-000000000001"
     held = {core["uuid"]: {"PCPU": 2}, tree["uuid"]: {"CUSTOM_NODE_MEMORY_MB": 4096}}
-    assert cluster.claim(held, instance).status_code == 204
+    assert cluster.claim(held, INSTANCE).status_code == 204
     assert cluster.put(f"{CLUSTER}/pods/default/web", pod_manifest("2", "1Gi")).status_code == 201
     smaller = node_manifests(
         "n0", rows=tuple((cpu, cpu // 2, 0, 0) for cpu in range(4)), spec={"unschedulable": True}
@@ -413,11 +438,11 @@ def test_a_reported_node_that_offers_less_than_instances_hold_is_taken_as_it_is(
     assert len(pod_invariants.exceeded(database)) == 2
     kept = cluster.get(f"/resource_providers/{core['uuid']}/inventories").json["inventories"]["PCPU"]
     assert (kept["total"], kept["reserved"]) == (2, 2)
-    assert cluster.get(f"/allocations/{instance}").json["allocations"].keys() == held.keys()
+    assert cluster.get(f"/allocations/{INSTANCE}").json["allocations"].keys() == held.keys()
     preview = cluster.post(f"{CLUSTER}/pods/preview", pod_manifest("1", "1Mi")).json
     assert "unschedulable" in str(preview["rejected"])
     # Once they are free, the next import finds nothing in use.
-    assert cluster.delete(f"/allocations/{instance}").status_code == 204
+    assert cluster.delete(f"/allocations/{INSTANCE}").status_code == 204
     smaller["node"]["spec"] = {}
     outcome = put(cluster, smaller)
     assert {"edge/n0/core-1-7", "edge/n0/numa-1"} <= set(outcome["deleted"])

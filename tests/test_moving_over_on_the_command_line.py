@@ -50,7 +50,8 @@ def test_what_would_be_lost_is_refused(there: Incumbent, here: str):
         assert refused.returncode == 1
         assert "3 providers (Häuschen, pool, cell) and 2 consumers (c0000000-" in refused.stderr
         assert "--remove" in refused.stderr
-        assert run("import", empty.url, "--database", here, "--remove").returncode == 0
+        emptied = run("import", empty.url, "--database", here, "--remove").stdout
+        assert "The source has nothing: is its connection right?\nStored.\n" in emptied
 
 
 def test_a_file_without_a_connection_is_told(here: str, tmp_path: Path):

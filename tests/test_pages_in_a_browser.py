@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 import sqlalchemy as sa
@@ -204,12 +205,13 @@ def test_blocks_of_a_few_hosts_fill_the_width(browser: Any, demonstration: Runni
 def test_a_flavor_shows_its_translation_and_candidates(browser: Any, demonstration: RunningServer):
     with page_of(browser, demonstration.url) as (page, complaints):
         page.goto("/ui/why?kind=flavor&cluster=cloud")
-        page.fill("[name=specs]", "hw:cpu_policy=dedicated\nhw:numa_nodes=2")
+        page.fill("[name=specs]", "hw:cpu_policy=dedicated\nhw:numa_nodes=2\nhw:numa_node=1")
         page.fill("[name=image]", "hw_cpu_thread_policy=require")
         page.fill("[name=limit]", "2")
         page.click("text=Find")
         page.wait_for_selector("#found")
-        assert page.inner_text("#found") == "2 candidates on 2 hosts"
+        assert page.inner_text("#found") == "The first 2 candidates on 2 of at most 4 hosts"
+        assert page.inner_text(".warning").endswith("did you mean hw:numa_nodes?")
         page.click("summary:has-text('Asked with')")
         assert "dedicated_cpus" in page.inner_text("#translation pre")
         assert complaints == []
@@ -225,12 +227,14 @@ def test_a_query_and_its_rows_are_kept_in_step(browser: Any, demonstration: Runn
     with page_of(browser, demonstration.url) as (page, complaints):
         page.goto("/ui/why?cluster=edge")
         row, text = page.locator(".builder-row"), page.locator("[name=query]")
+        row.wait_for()
+        assert text.input_value() == "resources=PCPU:1", "the form can be sent as it is"
         row.locator("select").select_option("PCPU")
         row.locator("[data-field=amount]").fill("4")
         assert text.input_value() == "resources=PCPU:4"
         row.locator("[data-field=several]").check()
         page.click("text=Add a resource")
-        row.nth(1).locator("select").select_option("MEMORY_MB")
+        assert row.nth(1).locator("select").input_value() == "MEMORY_MB", "no class twice"
         row.nth(1).locator("[data-field=amount]").fill("16384")
         assert row.nth(1).locator("output").inner_text() == "16 GiB"
         assert text.input_value() == "resources=MEMORY_MB:16384&resources_1=PCPU:4&split_1=PCPU"
@@ -255,8 +259,10 @@ def test_a_query_and_its_rows_are_kept_in_step(browser: Any, demonstration: Runn
 
 def test_rows_of_one_class_stay_two_amounts(browser: Any, demonstration: RunningServer):
     with page_of(browser, demonstration.url) as (page, complaints):
-        page.goto("/ui/why")
+        page.goto("/ui/why?resources=PCPU:-3")
         page.wait_for_selector(".builder-row")
+        assert page.input_value("[name=query]") == "resources=PCPU:-3"
+        assert page.locator("[data-field=amount]:invalid").input_value() == "-3"
         page.fill(
             "[name=query]", "resources_a=PCPU:2&resources_b=PCPU:4&resources=MEMORY_MB:1024&group_policy=none"
         )
@@ -296,7 +302,7 @@ def test_each_example_finds_candidates(browser: Any, demonstration: RunningServe
         assert len(addresses) >= 4
         for address in addresses:
             page.goto(address)
-            assert re.match(r"\d+ candidates? on", page.inner_text("#found")), address
+            assert re.match(r"(The first )?\d+ candidates? on", page.inner_text("#found")), address
         assert complaints == []
 
 
@@ -305,8 +311,13 @@ def test_a_suggestion_corrects_the_query(browser: Any, demonstration: RunningSer
         page.goto("/ui/why?kind=query&query=resources%3DPCP:2&limit=3")
         assert page.inner_text(".problem mark") == "PCP"
         page.click(".problem a")
-        assert page.inner_text("#found").startswith("3 candidates")
+        assert page.inner_text("#found").startswith("The first 3 candidates")
         assert page.input_value("[name=query]") == "resources=PCPU:2"
+        page.goto("/ui/moves?goal=empty&hosts=compute-01")
+        assert page.inner_text(".problem").startswith("Hosts to empty: there is no host")
+        page.click(".problem a:has-text('cloud/compute-01')")
+        assert page.input_value("[name=hosts]") == "cloud/compute-01"
+        assert "would" in page.inner_text("#plan") or "enough" in page.inner_text("#plan")
 
 
 def test_a_mend_leads_to_candidates(browser: Any, demonstration: RunningServer):
@@ -314,8 +325,55 @@ def test_a_mend_leads_to_candidates(browser: Any, demonstration: RunningServer):
         page.goto("/ui/why?kind=query&query=resources%3DPCPU:8&cluster=edge")
         assert page.inner_text("#found") == "Nothing fits"
         assert page.locator(".steps li").count() == 1
+        # What no host has in sum is offered from several providers no more.
+        page.goto("/ui/why?kind=query&query=resources%3DPCPU:61&cluster=edge")
+        assert (page.inner_text("#found"), page.locator(".mend").count()) == ("Nothing fits", 0)
+        page.goto("/ui/why?kind=query&query=resources%3DPCPU:8&cluster=edge")
+        assert re.search(r"In edge/edge-\d+/numa-\d \d+ together have 30 CPU\.", page.inner_text(".mend"))
         page.click(".mend a")
-        assert re.match(r"\d+ candidates on 8 hosts", page.inner_text("#found"))
+        assert page.inner_text("#found") == "8 candidates on 8 hosts"
+
+
+def test_a_node_that_its_pods_fill_is_not_claimed(browser: Any, demonstration: RunningServer):
+    with page_of(browser, demonstration.url) as (page, complaints):
+        page.goto(f"/ui/why?{urlencode({'query': NUMA, 'cluster': 'batch'})}")
+        rows = {name: page.locator(f"tr:has(th:has-text('{name}'))") for name in ("batch-02", "batch-03")}
+        full, cordoned = (rows[name].inner_text() for name in rows)
+        assert "19 of 16 CPU" in full
+        assert "1 of 16 CPU left beside its pods" in full
+        assert "cordoned" in cordoned
+        assert [row.locator("button").count() for row in rows.values()] == [0, 1]
+        assert complaints == []
+
+
+def test_room_says_what_is_closed_and_what_is_lost_without_some_hosts(
+    browser: Any, demonstration: RunningServer
+):
+    with page_of(browser, demonstration.url) as (page, complaints):
+        page.goto(f"/ui/room?{urlencode({'query': NUMA, 'without': 'edge/edge-01'})}")
+        heading, rest = page.inner_text("section[aria-labelledby=counted]").split("\n", 1)
+        assert re.fullmatch(r"Room for \d+ to \d+ more, with these hosts for \d+ to \d+", heading)
+        assert rest.strip().startswith("6 of it on closed nodes.")
+        page.goto("/ui/figures")
+        assert "6 on closed nodes" in page.inner_text("main")
+        page.goto("/ui/room?query=resources%3DPCPU:4")
+        page.click(".mend a")
+        assert re.fullmatch(r"Room for \d+ more", page.inner_text("#counted"))
+        assert complaints == []
+
+
+def test_what_stays_is_called_by_its_name(browser: Any, demonstration: RunningServer):
+    with page_of(browser, demonstration.url) as (page, complaints):
+        page.goto("/ui/moves?goal=empty&hosts=edge/edge-02,batch/batch-09")
+        assert re.fullmatch(r"\d moves would empty 1 of 2 hosts", page.inner_text("#plan"))
+        assert "ml/trainer-1 on batch/batch-09: no other host" in page.inner_text(
+            "section[aria-labelledby=left]"
+        )
+        page.goto("/ui/moves?goal=fit&query=resources%3DPCPU:1")
+        assert "and 1 request" in page.inner_text("section[aria-labelledby=hosts]")
+        page.goto("/ui/moves?goal=free&free=1")
+        assert re.search(r"\d hosts are empty already", page.inner_text("section[aria-labelledby=plan]"))
+        assert complaints == []
 
 
 def test_a_candidate_is_drawn_on_its_host(browser: Any, demonstration: RunningServer):
@@ -353,6 +411,22 @@ def test_the_command_of_a_plan_makes_the_plan_that_is_downloaded(
             compared += 1
         assert compared >= 2
         assert complaints == []
+
+
+# The first background that is seen behind an element, and the colour of its text.
+COLOURS = """(element) => {
+  let behind = element;
+  while (getComputedStyle(behind).backgroundColor === "rgba(0, 0, 0, 0)") behind = behind.parentElement;
+  return [getComputedStyle(behind).backgroundColor, getComputedStyle(element).color];
+}"""
+
+
+def test_the_versions_of_the_api_can_be_read(browser: Any, demonstration: RunningServer):
+    with page_of(browser, demonstration.url) as (page, _):
+        page.goto("/docs")
+        page.wait_for_selector(".swagger-ui .version")
+        for version in page.query_selector_all(".swagger-ui .version"):
+            assert version.evaluate(COLOURS) == ["rgb(69, 80, 95)", "rgb(255, 255, 255)"]
 
 
 def test_keys_lead_everywhere(browser: Any, demonstration: RunningServer):
@@ -457,6 +531,15 @@ def test_a_pod_is_claimed_by_clicking(browser: Any, demonstration: RunningServer
         pod = Service(demonstration.url).must("GET", "/ext/v1/clusters/edge/pods/default/example")
         assert pod["node"] == node
         assert findings(page) == []
+        page.goto("/ui/why?kind=pod&cluster=edge")
+        page.click("text=Find")
+        page.wait_for_selector("#found")
+        page.locator(f"tbody tr:not(:has-text('{node}')) button").first.click()
+        page.wait_for_selector(f".problem:has-text('{node}')")
+        assert "example.org/main" in page.input_value("[name=pod]"), "the form is as it was"
+        assert findings(page) == []
+        page.click("text=The pod of this name as it is")
+        page.wait_for_selector("h1:has-text('Pod default/example')")
         page.goto("/ui/search?q=default/exam")
         assert page.inner_text("h1") == "Pod default/example"
         page.click("summary:has-text('Release')")

@@ -129,7 +129,7 @@ def test_records_are_moved_with_consent_only(client, served, plan, tmp_path: Pat
     assert (unasked.returncode, moved(client, plan)) == (2, 0)
     assert "--yes" in unasked.stderr
     assert warning in unasked.stderr
-    rehearsed = applying(served, file, "--dry-run", "-f", "value", "-c", "State")
+    rehearsed = applying(served, file, "--dry-run", "-f", "value", "-c", "state")
     assert (rehearsed.stdout.split(), moved(client, plan)) == (["possible"] * GUESTS, 0)
     refused = applying(served, file, terminal="n\n")
     assert (refused.returncode, moved(client, plan)) == (1, 0)
@@ -207,6 +207,16 @@ def test_a_plan_without_members_is_told_which(served, tmp_path: Path):
         ended = run("--url", served.url, "plan", does, str(file))
         assert ended.returncode != 0
         assert f"{missing} is missing" in ended.stderr
+
+
+def test_a_plan_that_is_shown_says_what_stays_on_its_host(plan, tmp_path: Path):
+    file, (move, *_), pod = tmp_path / "plan.json", plan["moves"], {"namespace": "default", "name": "web"}
+    here = {**move, "kind": "pod", "by": "eviction", "to_host": move["from_host"], "pod": pod}
+    left = {"consumer": move["consumer"], "host": move["from_host"], "why": "is a static pod", "pod": pod}
+    file.write_text(json.dumps({**plan, "moves": [here], "left": [left]}))
+    shown = [line.strip() for line in run("plan", "show", str(file)).stdout.splitlines()]
+    assert shown[1].endswith(", other CPUs of the same host  (pod, by eviction)")
+    assert "stays default/web: is a static pod" in shown
 
 
 def test_no_pod_is_moved_by_rewriting(client, plan):

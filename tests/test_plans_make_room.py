@@ -118,11 +118,12 @@ def test_who_stays_is_told_with_the_reason(api, free_to_go):
     assert plan["left"] == [{"consumer": free_to_go["a"], "host": a, "why": "is never moved"}]
 
 
-def test_what_was_not_claimed_here_keeps_amounts_and_traits(api):
-    api.carry(api.provider("plain", VCPU=8))
-    first, second = (api.provider(name, VCPU=8) for name in ("red-1", "red-2"))
-    for host in (first, second):
+def test_what_was_not_claimed_here_keeps_amounts_traits_and_aggregates(api):
+    plain, first, elsewhere, second = (api.provider(name, VCPU=8) for name in ("a", "red-1", "b", "red-2"))
+    for host in (first, second, elsewhere):
         api.carry(host, "CUSTOM_RED")
+    for host in (plain, first, second):
+        api.join(host, "5b6c7d8e-0000-4000-8000-000000000001")
     consumer = held(api, first, VCPU=3)
     (move,) = planned(api, {"empty": ["red-1"]})["moves"]
     assert (move["consumer"], move["kind"]) == (consumer, "guessed")
@@ -333,3 +334,5 @@ def test_rules_between_pods_hold_for_those_that_are_moved(edge):
     assert {move["pod"]["name"]: move["pod"]["to_node"] for move in moves}["shy"] == "node-2"
     alone = planned(edge, {"empty": ["edge/node-0", "edge/node-2"]}, cluster="edge")
     assert "shy" not in [move["pod"]["name"] for move in alone["moves"]]
+    whys = {left["pod"]["name"]: left["why"] for left in alone["left"]}
+    assert whys["p0"] == "no other host could ever take it: label disk=ssd: 0 of 1 nodes"

@@ -74,14 +74,19 @@ def test_pods_are_listed_by_namespace_node_and_class_in_pages(cluster):
 
     assert names("") == ["a", "b", "c"]
     assert names("namespace=other") == ["c"]
-    assert names("qos=LSE") == ["b"]
+    assert names("qos=LSE") == names("qos=lse") == ["b"]
     assert "a" in names("node=n1")
     assert "b" not in names("node=n1")
     first = cluster.get(f"{PODS}?limit=2").json
     assert [pod["name"] for pod in first["pods"]] == ["a", "b"]
     assert names(f"limit=2&marker={first['next']}") == ["c"]
-    for query in ("limit=0", "limit=x", "marker=x", "colour=red"):
+    for query in ("limit=0", "limit=x", "marker=x", "colour=red", "qos=XX"):
         assert cluster.get(f"{PODS}?{query}").status_code == 400
+    for asked in (
+        *(cluster.get(f"{CLUSTER}/{kind}?node=n3") for kind in ("pods", "reservations")),
+        cluster.post(f"{PODS}/preview", {"pod": pod_manifest(), "nodeNames": ["n3"]}),
+    ):
+        assert (asked.status_code, detail(asked)) == (404, "No node n3 found in cluster edge")
 
 
 def test_yaml_is_taken_too(cluster):

@@ -15,6 +15,8 @@ def test_the_page_and_its_files_come_from_here_and_need_no_token(embedded: Clien
     shown = anybody.get("/docs")
     assert shown.status_code == 200
     assert shown.mimetype == "text/html"
+    assert anybody.get("/docs?microversion=1.12").status_code == 200
+    assert anybody.get("/docs?microversion=9").status_code == 400
     addresses = re.findall(r'(?:src|href)="([^"]*)"', shown.text)
     assert len(addresses) == 10
     assert addresses.count("ui/") == 2, "the way back to the pages"

@@ -20,7 +20,6 @@ from placement.allocations.holdings import ConsumerHoldings
 from placement.allocations.statements.consumers import pod_conflict
 from placement.engine.domain import groups
 from placement.engine.domain.errors import Conflict, PlacementError
-from placement.engine.domain.explanation import first_obstacle
 from placement.engine.domain.groups import CandidateQuery, Mappings, SplitRule, rebuilt, settled
 from placement.engine.domain.inventories import ConsumerClaim
 from placement.engine.forest.inventories import Draw
@@ -271,7 +270,7 @@ class CandidateQueue:
             query = replace(self._wish.query, limit=self._most)
             search = self._candidates.find_in(self._promises.view, query, self._wish.options)
             if not len(search.answer):
-                self._reason = f"no candidate: {reason_of(search)}"
+                self._reason = f"no candidate: {self._candidates.reason_of(search)}"
                 raise NoCandidate(self._reason)
             self._begin(search, shuffled=shuffled)
             if self._lost and not self._heap:
@@ -361,8 +360,3 @@ def proposal_of(element: Element, names: Names, query: CandidateQuery) -> Propos
     }
     asked = queries_of(query)[element.turn]
     return Proposal(resources, settled(asked, element.mappings))
-
-
-def reason_of(search: SearchResult) -> str:
-    """Return why a search found nothing."""
-    return "nothing fits" if search.explanation is None else first_obstacle(search.explanation)

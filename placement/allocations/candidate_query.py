@@ -44,6 +44,7 @@ from placement.http.query_grammar import (
     STRING_SUFFIX,
     Surroundings,
     members_of,
+    placed,
 )
 from placement.http.schemas import MOST_KEYS, shown
 
@@ -86,14 +87,11 @@ def parse(parameters: Parameters, version: Microversion, splits: Groups = _NOTHI
                 traits = ", ".join(sorted(frozenset().union(*impossible)))
                 conflicts.append(f"required{group.suffix}: ({traits})")
         if conflicts:
-            raise BadRequest(
-                "Conflicting required and forbidden traits found in the following traits keys: "
-                f"{', '.join(conflicts)}"
-            )
+            message = "Conflicting required and forbidden traits found in the following traits keys: "
+            raise placed("required", BadRequest(f"{message}{', '.join(conflicts)}"))
     if "group_policy" not in document and len(given.keys() - {UNSUFFIXED}) > 1:
-        raise BadRequest(
-            'The "group_policy" parameter is required when specifying more than one "resources{N}" parameter.'
-        )
+        message = 'parameter is required when specifying more than one "resources{N}" parameter.'
+        raise placed("group_policy", BadRequest(f'The "group_policy" {message}'))
     unknown = sorted(splits.keys() - given.keys())
     if unknown:
         raise BadRequest(f"split{unknown[0]}: there is no group {unknown[0] or 'without suffix'}")
@@ -163,24 +161,22 @@ def _check_resourceless(
     lacking = [group for group in query.groups if not group.resources]
     if version.offers(Feature.SAME_SUBTREE):
         if len(lacking) == len(query.groups):
-            raise BadRequest(
-                "There must be at least one resources or resources[$S] parameter.", code=_MISSING
-            )
+            message = "There must be at least one resources or resources[$S] parameter."
+            raise placed("resources", BadRequest(message, code=_MISSING))
         named = frozenset().union(*query.same_subtree)
         bare = [group.suffix for group in lacking if group.suffix not in named]
         if bare:
-            raise BadRequest(
+            message = (
                 "Resourceless suffixed group request should be specified in `same_subtree` query param: "
-                f"bad group(s) - {bare}.",
-                code=_BAD,
             )
+            raise placed("same_subtree", BadRequest(f"{message}bad group(s) - {bare}.", code=_BAD))
         suffixes = [group.suffix for group in query.groups]
         unknown = sorted(named.difference(suffixes))
         if unknown:
-            raise BadRequest(
-                f"Real suffixes should be specified in `same_subtree`: {unknown} not found in {suffixes}.",
-                code=_BAD,
+            message = (
+                f"Real suffixes should be specified in `same_subtree`: {unknown} not found in {suffixes}."
             )
+            raise placed("same_subtree", BadRequest(message, code=_BAD))
     elif version.offers(Feature.GRANULAR_GROUPS):
         traits = [f"required{group.suffix}" for group in lacking if group.required]
         if traits:

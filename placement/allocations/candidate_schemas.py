@@ -354,7 +354,7 @@ class NearMissSchema(AnswerSchema):
         Object(ShortageShownSchema), metadata=OPTIONAL, source=lambda miss: miss.shortages or None
     )
     reasons = texts(metadata=OPTIONAL, source=lambda miss: miss.words or None)
-    sentences = texts(source=InContext(lambda miss, given: lacks(miss, _empty_stage(given), given.names)))
+    sentences = texts(source=InContext(lambda miss, given: lacks(miss, _empty_stage(given), given)))
 
 
 def _each(schema: type[AnswerSchema], read: Callable[[Explanation], Iterable[Any]]) -> InContext:
@@ -416,6 +416,7 @@ class TranslationSchema(AnswerSchema):
     cells = Sequence(Object(GuestCellSchema), nullable=True)
     dedicated_cpus = String(nullable=True)
     warnings = texts()
+    ignored = texts()
 
 
 class FlavorCandidatesSchema(AnswerSchema):

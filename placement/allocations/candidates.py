@@ -33,6 +33,7 @@ from placement.engine.search.query import (
     slots_of,
 )
 from placement.engine.search.search import FoundCandidates, search, shuffled, trace_of_nothing
+from placement.http import context
 from placement.metrics.catalog import CANDIDATES, SEARCHES, STAGE_SECONDS
 from placement.providers import view as scoping
 from placement.providers.statements import clusters, providers
@@ -127,7 +128,7 @@ def resolve_order(
 
 
 def refuse_unknown_names(known: Names, query: CandidateQuery) -> None:
-    """Raise BadRequest naming the first place in the body with classes or traits that do not exist.
+    """Raise BadRequest naming the first place in a query with classes or traits that do not exist.
 
     Source: placement-api.md, "Candidates by JSON".
     """
@@ -137,11 +138,11 @@ def refuse_unknown_names(known: Names, query: CandidateQuery) -> None:
         mentions += [
             (query.place(group, "resources"), group.resources, True),
             (query.place(group, "required"), required, False),
-            (query.place(group, "forbidden"), group.forbidden, False),
+            (query.place(group, "forbidden" if query.is_json else "required"), group.forbidden, False),
         ]
     mentions += [
         ("root_required", query.root_required, False),
-        ("root_forbidden", query.root_forbidden, False),
+        ("root_forbidden" if query.is_json else "root_required", query.root_forbidden, False),
     ]
     for place, names, is_class in mentions:
         ids = known.class_ids if is_class else known.trait_ids
@@ -309,10 +310,8 @@ class CandidateSearch:
         except SearchEnded as ended:
             SEARCHES.labels("abandoned" if ended.abandoned else "timeout").inc()
             raise self._timeout(wanted, ended) from ended
-        if explanation is not None and explanation.providers:
-            with self._database.read() as connection:
-                names = providers.names_by_uuid(connection, list(explanation.providers))
-            explanation = replace(explanation, names=names)
+        if explanation is not None:
+            explanation = replace(explanation, names=self._called(explanation))
         for stage, seconds in wanted.budget.stage_seconds.items():
             STAGE_SECONDS.labels(stage).observe(seconds)
         if self._settings.randomize and wanted.order is None:
@@ -322,6 +321,20 @@ class CandidateSearch:
                 brief = replace(wanted, budget=Budget(_SECONDS_FOR_THE_LOG, request_scope.caller_is_gone))
                 explanation = explained(brief, trace_of_nothing(view.forest, view.sharing, brief), 1)
         return found, explanation
+
+    def _called(self, explanation: Explanation) -> Mapping[str, str]:
+        """Return the names by uuid of the providers that are mentioned."""
+        if not explanation.providers:
+            return {}
+        with self._database.read() as connection:
+            return providers.names_by_uuid(connection, list(explanation.providers))
+
+    def reason_of(self, search: SearchResult) -> str:
+        """Return why a search found nothing, with names and uuids of providers."""
+        if search.explanation is None:
+            return "nothing fits"
+        names = {uuid: f"{name} ({uuid})" for uuid, name in self._called(search.explanation).items()}
+        return first_obstacle(replace(search.explanation, names=names))
 
     def _timeout(self, wanted: ForestQuery, ended: SearchEnded) -> Unavailable:
         if ended.abandoned:
@@ -353,7 +366,7 @@ class CandidateSearch:
     ) -> ForestQuery:
         if len(query.groups) > _MOST_GROUPS:
             raise BadRequest(f"{len(query.groups)} groups are more than {_MOST_GROUPS}, too many for a query")
-        if query.is_json:
+        if query.is_json or context.is_own():
             refuse_unknown_names(known, query)
         order = self._settings.order if options.default_order else options.order
         asked = frozenset(name for group in query.groups for name in group.resources)

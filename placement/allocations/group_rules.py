@@ -13,7 +13,6 @@ from placement.allocations.applications import (
     NoCandidate,
     Proposal,
     proposal_of,
-    reason_of,
 )
 from placement.allocations.candidates import CandidateSearch
 from placement.allocations.holdings import Holdings, held_by
@@ -383,7 +382,7 @@ class _Deciding:
     def _obstacle(self, kind: MemberKind) -> str:
         wish = self._wishes[kind]
         search = self._candidates.find_in(self._view, replace(wish.query, limit=1), wish.options)
-        return reason_of(search)
+        return self._candidates.reason_of(search)
 
 
 def _budget() -> Budget:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
@@ -91,6 +91,11 @@ def class_names() -> dict[str, str]:
     return {name: resource for resource, names in _CLASSES.items() for name in names[:2]} | {
         CORE_CLASS: "cpu"
     }
+
+
+def resource_names(requested: Iterable[str]) -> dict[str, str]:
+    """Return the Kubernetes name of each class with a name of its own, and of classes of these resources."""
+    return class_names() | {host_class(resource).name: resource for resource in requested}
 
 
 _BUILT_IN = frozenset(class_names().values())

@@ -21,8 +21,9 @@ from placement.client.catalog import COMMANDS
 from placement.client.completion import parsers
 from placement.client.display import USAGE_EXIT
 from placement.client.formats import RED, painted
-from placement.client.suggestions import near
+from placement.engine.domain.identifiers import near
 
+_OF_KUBECTL = {"cordon", "drain", "label", "taint", "uncordon"}
 _OF_CLIFF = {"complete", "help"}
 
 
@@ -139,6 +140,8 @@ class Placement(App):
         if argv[0].startswith("-"):
             return f"{argv[0]}: no such option; `{self.NAME} --help` lists them"
         words = list(takewhile(lambda word: not word.startswith("-"), argv))
+        if words[:1] == ["node"] and _OF_KUBECTL.intersection(words[1:2]):
+            return f"{' '.join(words[:2])}: no such command; `kubectl {words[1]}` does it"
         names = sorted(name for name, _ in self.command_manager)
         below = [name for name in names if name.split()[0] == words[0]]
         typed = words[:1]
@@ -150,9 +153,12 @@ class Placement(App):
         elif not below:
             typed = words[:2]
             starts = {name.split()[0] for name in names}
-            below = near(" ".join(words[:2]), names) or [
-                name for name in names if name.split()[0] in near(words[0], starts)
-            ]
+            below = (
+                near(" ".join(words[:2]), names)
+                or [name for name in names if name.split()[0] in near(words[0], starts)]
+                # Commands are called by what they do, too: `release`.
+                or [one.name for one in parsers(self) if one.summary.lower().startswith(f"{words[0]} ")]
+            )
         hint = f"did you mean {' or '.join(below)}?" if below else f"`{self.NAME} --help` lists them"
         return f"{' '.join(typed)}: no such command; {hint}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -16,6 +16,7 @@ from urllib3.exceptions import ProtocolError
 from placement.common.microversions import NEWEST
 from placement.engine.domain.errors import PlacementError
 from placement.engine.domain.identifiers import is_loopback
+from placement.engine.numa.cpus import format_cpu_list
 
 VERSION = str(NEWEST)
 """The newest microversion; bodies are read and written in its form."""
@@ -27,6 +28,7 @@ _CONNECT_SECONDS = 5
 ANSWER_SECONDS = 120
 """How long to wait for an answer; searches may take long."""
 _UNAUTHORIZED = 401
+_OWN_ROUTES, _NO_ROUTE = "/ext/v1/", "The resource could not be found."
 _LONGEST_TEXT = 200
 _NEAREST = 3
 # How the incumbent's messages about bodies and parameters begin, and the rule that follows them.
@@ -36,6 +38,7 @@ _RULE = "  Failed validating "
 _REGEXES = re.compile(r"do(?:es)? not match any of the regexes: .*")
 _COUNT = "does not match '^[1-9][0-9]*$'"
 _PLACE = re.compile(r"  On instance((?:\[[^\]]*\])+):")
+_MEMBER = re.compile(r"members\[(\d+)\]: ")
 _PARTS = re.compile(r"\['?([^\]']*)'?\]")
 
 # Files for TLS: the authority of the service, and the certificate and key of the caller.
@@ -112,7 +115,10 @@ class Client:
         if answer.status_code == _UNAUTHORIZED:
             raise ServiceError(f"{_refusal(answer)} {self._hint}", _UNAUTHORIZED)
         if not answer.ok:
-            raise ServiceError(_refusal(answer), answer.status_code)
+            reason = _refusal(answer)
+            if path.startswith(_OWN_ROUTES) and reason == _NO_ROUTE:
+                reason = f"{self._url} does not know {path}: it is OpenStack Placement, or an older release"
+            raise ServiceError(reason, answer.status_code)
         if not answer.content:
             return None
         try:
@@ -191,8 +197,19 @@ def _refusal(answer: requests.Response) -> str:
         messages = [message_of(error) for error in answer.json()["errors"]]
     except (ValueError, LookupError, TypeError, AttributeError):
         messages = [_one_line(answer.text)[:_LONGEST_TEXT]]
-    given = "; ".join(message for message in messages if message)
+    given = "; ".join(_together(filter(None, messages)))
     return given or f"the service answers {answer.status_code} {answer.reason}"
+
+
+def _together(messages: Iterable[str]) -> Iterator[str]:
+    """Yield the messages in order; equal ones about several members of a claim are one."""
+    alike: dict[str, list[int]] = {}
+    for message in messages:
+        member = _MEMBER.match(message)
+        numbers = alike.setdefault(message[member.end() :] if member else message, [])
+        numbers += [int(member[1])] if member else []
+    for message, numbers in alike.items():
+        yield f"members[{format_cpu_list(numbers)}]: {message}" if numbers else message
 
 
 def _without_schema(message: str) -> str:

@@ -14,6 +14,7 @@ import sys
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -27,7 +28,7 @@ from cliff.show import ShowOne
 from stevedore.extension import Extension, ExtensionManager
 
 from placement.client.catalog import COMMANDS, PREFIX
-from placement.client.formats import Csv, Text, WrappedTable, Yaml
+from placement.client.formats import Csv, Text, TextCell, WrappedTable, Yaml, heading
 from placement.client.suggestions import improved
 from placement.engine.domain.errors import PlacementError
 from placement.engine.domain.identifiers import normalize_uuid
@@ -52,7 +53,23 @@ Argument = Callable[[argparse.ArgumentParser], object]
 """A function that adds an argument to a parser."""
 Pairs = list[tuple[str, str]]
 STANDARD_INPUT = "-"
-_CLUSTER_IS = "cluster="
+# A query by examples, in the words of docs/candidates.md.
+GRAMMAR = (
+    ("resources=VCPU:2,MEMORY_MB:4096", "amounts, each from one provider of a host"),
+    ("resources_net=SRIOV_NET_VF:1", "a group, all from one provider; any suffix"),
+    ("required=CUSTOM_SSD,!CUSTOM_OLD", "traits that it has, and has not; or in:A,B"),
+    ("member_of=in:rack-1,rack-2", "in one of these; !rack-1: not in it"),
+    ("in_tree=UUID", "of the host that this provider belongs to"),
+    ("group_policy=isolate", "groups from different providers; or none"),
+    ("same_subtree=_net,_cpus", "groups from a provider and what is below it"),
+    ("root_required=CUSTOM_GOLD", "traits of the host"),
+    ("split_cpus=PCPU", "several providers give it for group _cpus"),
+    ("cluster=edge", "in this cluster only"),
+    ("order_by=pack", "the fullest hosts first; or spread"),
+    ("prefer=CUSTOM_SSD", "hosts with this trait or aggregate first"),
+    ("limit=5", "at most so many candidates"),
+)
+"""Parameters of a query, each with an example and its meaning."""
 
 
 def argument(*names: str, **options: Any) -> Argument:
@@ -117,25 +134,35 @@ def parameter(text: str) -> tuple[str, str]:
 
 def take_cluster(parsed: argparse.Namespace, words: Iterable[str]) -> list[str]:
     """Take cluster=NAME out of words, as --cluster; return the other words. Raises UsageError for two."""
+    return _take("cluster", parsed, words)
+
+
+def _take(option: str, parsed: argparse.Namespace, words: Iterable[str]) -> list[str]:
     rest = []
     for word in words:
-        if not word.startswith(_CLUSTER_IS):
+        key, _, value = word.partition("=")
+        if key != option:
             rest.append(word)
             continue
-        if parsed.cluster not in (None, word.removeprefix(_CLUSTER_IS)):
-            raise UsageError(f"cluster: {parsed.cluster} and {word.removeprefix(_CLUSTER_IS)} are two")
-        parsed.cluster = word.removeprefix(_CLUSTER_IS)
+        before = getattr(parsed, option)
+        if before is not None and str(before) != value:
+            raise UsageError(f"{option}: {before} and {value} are two")
+        setattr(parsed, option, value)
     return rest
 
 
 def query_of(parsed: argparse.Namespace) -> Pairs:
-    """Return the query parameters, with --cluster as one of them. Raises UsageError for two clusters."""
-    words = take_cluster(parsed, [f"{key}={value}" for key, value in parsed.query])
+    """Return the query parameters, with --cluster and --limit. Raises UsageError for two of one."""
+    words = [f"{key}={value}" for key, value in parsed.query]
+    options = [option for option in ("limit", "cluster") if hasattr(parsed, option)]
+    for option in options:
+        words = _take(option, parsed, words)
     query = [(key, value) for key, _, value in (word.partition("=") for word in words)]
-    return query if parsed.cluster is None else [*query, ("cluster", parsed.cluster)]
+    asked = given(**{option: getattr(parsed, option) for option in options})
+    return [*query, *((option, str(value)) for option, value in asked.items())]
 
 
-QUERY = argument("query", nargs="+", type=parameter, metavar="KEY=VALUE", help="query parameter, repeatable")
+QUERY = argument("query", nargs="+", type=parameter, metavar="KEY=VALUE", help="query parameter, as below")
 
 
 def read_bytes(name: str) -> bytes:
@@ -151,7 +178,11 @@ def read_yaml(name: str) -> list[Any]:
     # Importing it takes long.
     from placement.common.documents import parse_yaml
 
-    return parse_yaml(read_bytes(name))
+    text = read_bytes(name)
+    try:
+        return parse_yaml(text)
+    except PlacementError as error:
+        raise PlacementError(f"{name}: {error}") from None
 
 
 def read_json(name: str) -> object:
@@ -168,7 +199,7 @@ _WATCH_SECONDS = 2
 # The cursor goes home, and what is below it goes.
 _CLEAR = "\033[H\033[J"
 # Positional arguments and options come first; the other groups are of formats.
-_GROUPS_OF_COMMANDS = 2
+GROUPS_OF_COMMANDS = 2
 _FOLDED = "is_folded"
 _LIST = {"json": JSONFormatter, _TABLE: WrappedTable, "value": ValueFormatter, "yaml": Yaml, "csv": Csv}
 DRAWING = "tree"
@@ -194,7 +225,11 @@ class _Help(argparse.HelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         fill = super()._fill_text
-        return "\n\n".join(fill(paragraph, width, indent) for paragraph in text.split("\n\n"))
+        # Tables keep their lines.
+        return "\n\n".join(
+            paragraph if paragraph.startswith(" ") else fill(paragraph, width, indent)
+            for paragraph in text.split("\n\n")
+        )
 
 
 def pages_of(
@@ -216,6 +251,8 @@ class ActionCommand(Command):
     """A command without plugins that has the service at hand; it does something and prints little."""
 
     arguments: ClassVar[Sequence[Argument]] = ()
+    explains_queries: ClassVar[bool] = False
+    """Whether its help has the parameters of queries."""
     auth_required: ClassVar[bool] = True
     """Whether it asks the service, so that the `openstack` client has to sign in."""
     exit_status = 0
@@ -233,6 +270,9 @@ class ActionCommand(Command):
         if self.cmd_name:
             example = COMMANDS[self.cmd_name.removeprefix(f"{PREFIX} ")].example
             parser.epilog = f"example: {prog_name} {example}".rstrip()
+            if self.explains_queries:
+                table = "\n".join(f"  {example:34}{meaning}" for example, meaning in GRAMMAR)
+                parser.epilog = f"the most used parameters:\n\n{table}\n\n{parser.epilog}"
         return parser
 
     def run(self, parsed_args: Namespace) -> int:
@@ -269,6 +309,11 @@ class ActionCommand(Command):
 
         return Client(self.app.options.url, self.app.options.token)
 
+    def fail(self, text: str) -> None:
+        """Print an error about a part of the work; the command goes on, and ends with 1."""
+        self.app.LOG.error(improved(text, lambda: self.client))
+        self.exit_status = 1
+
     def note(self, text: str) -> None:
         """Print a note to the person at the terminal, where no program reads it."""
         print(text, file=self.app.stderr)
@@ -288,13 +333,18 @@ class _Output(ActionCommand):
         self.add_output_options(self._formatter_group)
         formats = ", ".join(map(str, chosen.choices or ()))
         more = ", --watch" if "--watch" in parser._option_string_actions else ""
-        for group in parser._action_groups[_GROUPS_OF_COMMANDS:]:
+        for group in parser._action_groups[GROUPS_OF_COMMANDS:]:
             group.description = None
             for action in group._group_actions:
                 vars(action)[_FOLDED] = True
         output = f"output: -o FORMAT ({formats}), -c COLUMN{more}; the manual page has all of it"
         parser.epilog = f"{parser.epilog}\n\n{output}"
         return parser
+
+    @staticmethod
+    def _normalize_column_name(column_name: str) -> str:
+        """Return one text for a column, whether its name is given or its heading."""
+        return heading(column_name.lower().replace(" ", "_"))
 
     def add_output_options(self, group: Any) -> None:
         """Add further options that choose the output."""
@@ -304,6 +354,12 @@ class Details(_Output, ShowOne):
     """A command that prints the fields of one thing."""
 
     _formatters: ClassVar[Mapping[str, Any]] = {**_LIST, "shell": ShellFormatter}
+
+    def filled(self, parsed_args: Namespace, fields: Mapping[str, object]) -> tuple[Any, Any]:
+        """Return names and values; for people without the empty ones, unless columns are asked for."""
+        if parsed_args.formatter == _TABLE and not parsed_args.columns:
+            fields = {name: value for name, value in fields.items() if value not in (None, "") and str(value)}
+        return tuple(fields), tuple(fields.values())
 
 
 class Listing(_Output, Lister):
@@ -323,6 +379,7 @@ class Listing(_Output, Lister):
     filters: ClassVar[Sequence[str]] = ()
     """The options that leave out some of what there is."""
     says_how_many = "--limit N"
+    need_sort_by_cliff = False
     _formatters: ClassVar[Mapping[str, Any]] = _LIST
     _form = _TABLE
     _rest = ""
@@ -336,6 +393,7 @@ class Listing(_Output, Lister):
         )
         if self.nothing:
             group.add_argument(
+                "-w",
                 "--watch",
                 type=positive,
                 nargs="?",
@@ -373,7 +431,7 @@ class Listing(_Output, Lister):
 
     def produce_output(self, parsed_args: Namespace, column_names: Sequence[str], data: Iterable[Any]) -> int:
         """Print the rows; a note says so if there are none."""
-        rows = iter(data)
+        rows = iter(self.in_order(parsed_args, column_names, data))
         first = list(islice(rows, 1))
         if self.nothing and not first:
             is_part = any(getattr(parsed_args, name) is not None for name in self.filters)
@@ -395,6 +453,17 @@ class Listing(_Output, Lister):
             self._rest = f"... {at_least}{left} more; {self.says_how_many} shows more"
         return begun[:most]
 
+    def in_order(
+        self, parsed_args: Namespace, columns: Sequence[str], rows: Iterable[tuple[Any, ...]]
+    ) -> Iterable[tuple[Any, ...]]:
+        """Return the rows in the order of --sort-column, what has no value at the end of rising ones."""
+        names = list(map(self._normalize_column_name, columns))
+        for column in reversed(parsed_args.sort_columns):
+            if (name := self._normalize_column_name(column)) in names:
+                keys = partial(_sortable, at=names.index(name))
+                rows = sorted(rows, key=keys, reverse=parsed_args.sort_direction == "desc")
+        return rows
+
     def pages(
         self,
         parsed_args: Namespace,
@@ -410,8 +479,19 @@ class Listing(_Output, Lister):
         at once, so that a refusal comes before anything is written. People see `most` without a limit.
         """
         limit, query = parsed_args.limit, [*given(**wanted).items()]
-        found = islice(pages_of(self.client, path, member, cursor, query, min(limit or _PAGE, _PAGE)), limit)
-        return found if most is None or limit is not None else self.first(parsed_args, found, most)
+        found = pages_of(self.client, path, member, cursor, query, min(limit or _PAGE, _PAGE))
+        return islice(found, limit) if most is None else self.bounded(parsed_args, found, most)
+
+    def bounded(self, parsed_args: Namespace, entries: Iterable[_Entry], most: int) -> Iterable[_Entry]:
+        """Return the entries, at most --limit; people see `most` without a limit."""
+        if parsed_args.limit is not None:
+            return islice(entries, parsed_args.limit)
+        return self.first(parsed_args, entries, most)
+
+
+def _sortable(row: Sequence[Any], at: int) -> tuple[bool, Any]:
+    value = row[at].machine_readable() if isinstance(row[at], TextCell) else row[at]
+    return value is None, value
 
 
 class DrawingCommand(Listing):

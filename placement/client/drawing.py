@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from placement.client import display
-from placement.client.formats import GREEN, RED, YELLOW, lines, painted
+from placement.client.formats import GREEN, RED, YELLOW, cpu_list, lines, painted
 from placement.engine.domain.inventories import Inventory
 from placement.engine.numa.cpus import format_cpu_list
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # A provider tree as the commands handle it, and where it comes from.
 
 
-COLUMNS = ("Provider", "Parent", "Resource", "Used", "Capacity", "Traits", "UUID")
+COLUMNS = ("provider", "parent", "resource", "used", "capacity", "traits", "uuid")
 
 
 class Level(NamedTuple):
@@ -174,8 +174,9 @@ class _TextArtist:
         levels = [leaf.levels[name] for leaf in leaves]
         used, capacity = sum(level.used for level in levels), sum(level.capacity for level in levels)
         first, last = self._short(leaves[0]), self._short(leaves[-1])
-        yield f"{name}  {used}/{capacity} on {len(leaves)} providers, {first} to {last}"
         cells = "".join(self._cell(level) for level in levels)
+        legend = f"; {self._pen.none} has none to use" if self._pen.none in cells else ""
+        yield f"{name}  {used}/{capacity} on {len(leaves)} providers, {first} to {last}{legend}"
         for start in range(0, len(cells), _CELLS_PER_LINE):
             yield f"  {cells[start : start + _CELLS_PER_LINE]}"
 
@@ -271,9 +272,11 @@ def _pools(node: Mapping[str, Any]) -> Iterator[str]:
 
 def _pods(node: Mapping[str, Any]) -> Iterator[str]:
     for pod in node["pods"]:
-        cpus = pod["container_cpus"]
-        own = ", its own" if pod["cpuset"] else ""
-        yield f"{pod['namespace']}/{pod['name']}: {'unknown' if cpus is None else cpus or 'none'}{own}"
+        name = f"{pod['namespace']}/{pod['name']}"
+        first = {cpu["pod"] for cpu in node["cpus"] if name in cpu.get("shared_with", ())}
+        own = ", its own" if pod["cpuset"] and pod["container_cpus"] else ""
+        held = f"; of its {pod['cpuset']} some are held by {', '.join(sorted(first))}, too" if first else ""
+        yield f"{name}: {cpu_list(pod['container_cpus'])}{own}{held}"
     for members, label in (("kubelet_pods", "pinned by kubelet"), ("reported_pods", "known by report only")):
         for pod in node[members]:
             yield f"{pod['namespace']}/{pod['name']}: {pod['cpuset'] or 'none'}, {label}"
@@ -291,7 +294,7 @@ def _reservations(node: Mapping[str, Any]) -> Iterator[str]:
 
 
 _OF = {"fit": "requests fit", "empty": "hosts are empty", "free": "more hosts are empty"}
-_GUESSED = "guessed: its request is not known, so amounts and traits are kept"
+_GUESSED = "guessed: its request is not known, so amounts, traits and aggregates are kept"
 
 
 def summary(plan: Mapping[str, Any]) -> str:
@@ -328,7 +331,7 @@ def _out_of_reach(plan: Mapping[str, Any]) -> str:
 
 
 def name_mover(move: Mapping[str, Any]) -> str:
-    """Return the name of the pod that is moved, or the uuid of another consumer."""
+    """Return the name of the pod that is moved or stays, or the uuid of another consumer."""
     pod = move.get("pod")
     return str(move["consumer"]) if pod is None else f"{pod['namespace']}/{pod['name']}"
 
@@ -346,11 +349,14 @@ def drawn(plan: Mapping[str, Any], stdout: TextIO) -> Iterator[str]:
     yield summary(plan)
     for at, move, consumer, before, after in list_moves(plan):
         evicted = ", by eviction" if move["by"] == "eviction" else ""
-        yield f"{at:>4}  {consumer}  {before} -> {after}  ({move['kind']}{evicted})"
+        where = f"{before} -> {after}"
+        if before == after:
+            where = f"{before}, other {'CPUs' if move['kind'] == 'pod' else 'providers'} of the same host"
+        yield f"{at:>4}  {consumer}  {where}  ({move['kind']}{evicted})"
     if any(move["kind"] == "guessed" for move in plan["moves"]):
         yield _GUESSED
     for each in plan["left"]:
-        yield f"stays {each['consumer']}: {each['why']}"
+        yield f"stays {name_mover(each)}: {each['why']}"
     for host in plan["hosts"]:
         yield ""
         consumers = f"{host['consumers_before']} -> {host['consumers_after']} consumers"

@@ -25,7 +25,7 @@ Rows = Iterable[Sequence[Any]]
 _ESCAPE = "\033"
 # All but the line end, the tab, and the beginning of our colours.
 _CONTROL = re.compile(r"\033(?!\[(?:0|3[1-3])m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
-_NUMBER = re.compile(r"(-?\d+(\.\d+)?(%| GiB| GB)?)?")
+_NUMBER = re.compile(r"(-?\d+(\.\d+)?(%| GiB| GB|/\d+)?)?")
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 _BETWEEN = 3
 """What a column takes beside its text: a blank on both sides and a line."""
@@ -113,13 +113,24 @@ class WrappedTable(TableFormatter):
         _write(["Field", "Value"], rows, [False, False], _room(parsed_args, stdout), stdout)
 
 
-_AS_WRITTEN = {"uuid": "UUID", "uid": "UID", "url": "URL", "qos": "QoS", "cpu": "CPU", "cpus": "CPUs"}
+_HEADINGS = {"created_at": "Age", "memory_free_mib": "Memory free", "disk_free_gb": "Disk free"}
+"""Headings of columns in which people read something else, such as how long ago in place of when."""
+_AS_WRITTEN = {
+    "uuid": "UUID",
+    "uid": "UID",
+    "url": "URL",
+    "qos": "QoS",
+    "cpu": "CPU",
+    "cpus": "CPUs",
+    "pcpu": "PCPU",
+    "kubernetes": "Kubernetes",
+}
 
 
 def heading(name: str) -> str:
     """Return the name of a column as people read it: `qos_class` is `QoS class`."""
-    if not name.islower():
-        return name
+    if not name.islower() or name in _HEADINGS:
+        return _HEADINGS.get(name, name)
     words = [_AS_WRITTEN.get(word, word) for word in name.split("_")]
     return " ".join([words[0][:1].upper() + words[0][1:], *words[1:]])
 
@@ -202,6 +213,11 @@ class TextCell(FormattableColumn[Any]):
 
     def human_readable(self) -> str:
         return self._text
+
+
+def cpu_list(cpus: str | None) -> str:
+    """Return a list of CPUs as people read it; None is a list that is not known."""
+    return "unknown" if cpus is None else cpus or "none"
 
 
 def lines(texts: Sequence[str]) -> TextCell:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+
+from placement.engine.domain.identifiers import meant, near
 
 if TYPE_CHECKING:
     from placement.client.client import Client
@@ -16,7 +17,7 @@ PARAMETERS = (
 )
 """The parameters of our own search; the first six may have the suffix of a group behind them."""
 
-_CLOSE, _MOST = 0.65, 3
+_MOST = 3
 _CLUSTER = "/ext/v1/clusters"
 _NAME = ("name",)
 # What an error calls unknown, where the known names are, and the list and members that have them, without
@@ -37,16 +38,12 @@ _UNKNOWN: tuple[tuple[re.Pattern[str], str, str, tuple[str, ...]], ...] = (
         _NAME,
     ),
     (re.compile(r"No such resource class (\S+?)\."), "/resource_classes", "resource_classes", _NAME),
-    (re.compile(r"No such trait\(s\): ([^,]+?)[,.]"), "/traits", "traits", ()),
+    (re.compile(r"No such trait(?:\(s\):)? ([^,]+?)[,.]"), "/traits", "traits", ()),
     (re.compile(r"there is no host '([^']+)'"), "/ext/v1/hosts", "hosts", _NAME),
     (re.compile(r"^(\S+): no such resource provider"), "/ext/v1/hosts", "hosts", _NAME),
 )
-_PARAMETER = re.compile(r"('(\w+)' is no parameter of this request)(?:; there are ([^;\n]+))?")
-
-
-def near(word: str, known: Iterable[str]) -> list[str]:
-    """Return the known words, at most three, that are written almost like this one, the closest first."""
-    return difflib.get_close_matches(word, known, n=_MOST, cutoff=_CLOSE)
+# Errors of our own paths say what was meant.
+_PARAMETER = re.compile(r"'(\w+)' is no parameter of this request")
 
 
 def improved(error: str, connect: Callable[[], Client]) -> str:
@@ -55,17 +52,14 @@ def improved(error: str, connect: Callable[[], Client]) -> str:
     The names that are known are asked of the service, in one call.
     """
     if unknown := _PARAMETER.search(error):
-        text, word, listed = unknown.groups()
-        # Errors of the Placement API list none.
-        known = listed.split(", ") if listed else PARAMETERS
-        mended = f"{text}; {_meant(near(word, known)) or 'there are ' + ', '.join(known)}"
-        return error[: unknown.start()] + mended + error[unknown.end() :]
+        hint = meant(near(unknown[1], PARAMETERS)) or f"; there are {', '.join(PARAMETERS)}"
+        return error[: unknown.end()] + hint + error[unknown.end() :]
     for pattern, path, listed, members in _UNKNOWN:
         if unknown := pattern.search(error):
             word, *parts = unknown.groups()
             names = _names(connect(), path.format(*parts), listed, members)
-            meant = _meant([full for name in near(word, names) for full in names[name]][:_MOST])
-            return f"{error.rstrip('.')}; {meant}" if meant else error
+            question = meant([full for name in near(word, names) for full in names[name]][:_MOST])
+            return error.rstrip(".") + question if question else error
     return error
 
 
@@ -83,7 +77,3 @@ def _names(client: Client, path: str, listed: str, members: Sequence[str]) -> di
         parts = [entry[member] for member in members] or [entry]
         known.setdefault(parts[-1], []).append("/".join(parts))
     return known
-
-
-def _meant(names: list[str]) -> str:
-    return f"did you mean {' or '.join(names)}?" if names else ""

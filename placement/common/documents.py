@@ -146,7 +146,8 @@ def parse_yaml(text: bytes, most_values: int | None = None) -> list[Any]:
         check_yaml(decoded, _Loader, most_values)
         documents = list(yaml.load_all(decoded, Loader=_Loader))
     except (yaml.YAMLError, ValueError, LookupError) as error:
-        raise BadRequest(f"Malformed YAML: {' '.join(str(error).split())}") from None
+        reason = " ".join(str(error).split()).replace('in "<unicode string>", ', "in ")
+        raise BadRequest(f"Malformed YAML: {reason}") from None
     _check_storable(documents)
     return [document for document in documents if document is not None]
 

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 NODE_CPU, NODE_MEMORY = "CUSTOM_NODE_CPU_MILLI", "CUSTOM_NODE_MEMORY_MB"
 """What all pods of a Kubernetes node request of it; other classes count pods that are aligned there."""
-# CPUs and memory are counted by what a Kubernetes node as a whole offers, else by the classes of nova. With
-# each list of classes comes how many units of it are a CPU, or a MiB.
-_CPUS = (((NODE_CPU,), 1000), (("PCPU", "VCPU"), 1))
-_MEMORY = (((NODE_MEMORY,), 1), (("MEMORY_MB",), 1))
-_DISK = ((("DISK_GB",), 1),)
+# CPUs and memory are counted by what a Kubernetes node as a whole offers, else by the class of nova. With
+# each class comes how many units of it are a CPU, or a MiB.
+_SHARED = ((NODE_CPU, 1000), ("VCPU", 1))
+_DEDICATED = (("PCPU", 1),)
+_MEMORY = ((NODE_MEMORY, 1), ("MEMORY_MB", 1))
+_DISK = (("DISK_GB", 1),)
 
 ALL_CPUS, ALL_MEMORY = "CPU", "Memory"
 """Names of both where they are listed beside classes."""
@@ -32,8 +33,24 @@ class Use(NamedTuple):
 
 
 def cpus(resources: Resources) -> Use:
-    """Return the CPUs of a host or of several: all of them, or the dedicated and the shared ones together."""
-    return _use(resources, _CPUS)
+    """Return the CPUs of a host or of several: all of a Kubernetes node, else the class that is fuller.
+
+    VCPU and PCPU may be the same CPUs, so they have no sum.
+    """
+    uses = [shared_cpus(resources)]
+    if NODE_CPU not in resources:
+        uses.append(dedicated_cpus(resources))
+    return max(uses, key=lambda each: each.used / each.capacity if each.capacity else -1)
+
+
+def shared_cpus(resources: Resources) -> Use:
+    """Return all CPUs of a Kubernetes node, else the ones that servers share."""
+    return _use(resources, _SHARED)
+
+
+def dedicated_cpus(resources: Resources) -> Use:
+    """Return the CPUs that consumers have for themselves."""
+    return _use(resources, _DEDICATED)
 
 
 def memory(resources: Resources) -> Use:
@@ -46,9 +63,8 @@ def disk(resources: Resources) -> Use:
     return _use(resources, _DISK)
 
 
-def _use(resources: Resources, ways: tuple[tuple[tuple[str, ...], int], ...]) -> Use:
-    for classes, unit in ways:
-        found = [resources[name] for name in classes if name in resources]
-        if found:
-            return Use(*(sum(each[part] for each in found) / unit for part in ("capacity", "used")))
+def _use(resources: Resources, ways: tuple[tuple[str, int], ...]) -> Use:
+    for name, unit in ways:
+        if name in resources:
+            return Use(*(resources[name][part] / unit for part in ("capacity", "used")))
     return Use(0, 0)

@@ -66,7 +66,8 @@ def _wish(given: str | Mapping[str, Any], place: str) -> ClaimQuery:
         else candidate_query.parse_json(given)
     )
     if options.explain or query.limit is not None:
-        raise BadRequest(f"{place}limit and explain make no sense in a claim")
+        name = "explain" if options.explain else "limit"
+        raise BadRequest(f"{place}{name} makes no sense in a claim")
     return ClaimQuery(query, options)
 
 
@@ -181,9 +182,7 @@ def _consumers(number: int, member: Mapping[str, Any]) -> Iterator[tuple[str, bo
     place = f"members[{number}]"
     given = [name for name in _WHO if name in member]
     if not given:
-        raise BadRequest(
-            f"{place}: 'consumer_uuid' is a required property, unless it has consumer_uuids or count"
-        )
+        raise BadRequest(f"{place}.consumer_uuid: is missing, and so are consumer_uuids and count")
     if len(given) > 1:
         raise BadRequest(f"{place}.{given[1]}: {given[0]} names the consumer already")
     if "count" in member:

@@ -102,8 +102,9 @@ class Flavors:
 
     def wish(self, document: object) -> FlavorWish:
         """Return what a claim for a flavor asks for. Raises FlavorRefused, BadRequest."""
-        if isinstance(document, Mapping) and not document.keys().isdisjoint(_NOT_IN_CLAIMS):
-            raise BadRequest(f"{' and '.join(_NOT_IN_CLAIMS)} make no sense in a claim")
+        for name in _NOT_IN_CLAIMS:
+            if isinstance(document, Mapping) and name in document:
+                raise BadRequest(f"{name}: makes no sense in a claim")
         request, cluster, _ = _split(document)
         translation = translate_document(request)
         options = self._candidates.options(cluster=cluster)

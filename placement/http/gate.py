@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
@@ -16,7 +17,7 @@ from flask import Blueprint, current_app, g, request
 from oslo_config import cfg
 from oslo_policy import opts, policy
 
-from placement.common.microversions import HEADER, SERVICE, Feature
+from placement.common.microversions import HEADER, NEWEST, SERVICE, Feature
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import BadRequest, Forbidden, NotFound
 from placement.http import context
@@ -106,10 +107,12 @@ def route(
 
 def _check_version(since: Feature | None, missing_method_below: Feature | None) -> None:
     if since is not None and not context.offers(since):
-        # Clients that forget the header ask for the oldest version.
+        # Clients that forget the header, or the service in it, ask for the oldest version.
+        sent = request.headers.get(HEADER, SERVICE)
+        nameless = "" if SERVICE in sent.lower() else f"; the one that was sent does not name {SERVICE}"
         raise NotFound(
             f"{request.path} is there from microversion {since.value} on, and this request is of "
-            f"{context.version()}: send {HEADER}: {SERVICE} {since.value}"
+            f"{context.version()}: send {HEADER}: {SERVICE} {since.value}, or up to {NEWEST}{nameless}"
         )
     if missing_method_below is not None and not context.offers(missing_method_below):
         raise HttpError(405, "The method specified is not allowed for this resource.")
@@ -247,7 +250,18 @@ def enforcer_of(configuration: cfg.ConfigOpts) -> policy.Enforcer:
         # The library reads files once more, and what it raises about them is not documented.
         raise BadPolicy(f"the policy files cannot be read: {_one_line(error)}.") from None
     enforcer.use_conf = False
+    for sentence in unknown_rules(enforcer):
+        LOG.warning("%s: %s", configuration.oslo_policy.policy_file, sentence)
     return enforcer
+
+
+def unknown_rules(enforcer: policy.Enforcer) -> Iterator[str]:
+    """Yield a sentence for each rule of the files that has a name of this service's, but has no effect."""
+    known = enforcer.registered_rules
+    for name in sorted(enforcer.file_rules.keys() - known.keys()):
+        if name.startswith("placement:"):
+            near = difflib.get_close_matches(name, known, n=1)
+            yield f"there is no rule {name}{f'; did you mean {near[0]}?' if near else ''}"
 
 
 def _check(path: Path) -> None:

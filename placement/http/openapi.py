@@ -43,8 +43,9 @@ from placement.http.operations import (
 from placement.http.schemas import (
     AnyOf,
     Document,
-    ErrorSchema,
+    ErrorsSchema,
     HttpField,
+    KeystoneErrorSchema,
     Mapping,
     VersionedSchema,
     json_schema,
@@ -92,12 +93,14 @@ class Schemas:
         assert isinstance(shape, dict)
         return shape
 
-    def failure(self, status: int, error: Document) -> str:
+    def failure(self, status: int, errors: Document) -> str:
         """Return the name of an error among the components, where many operations share it."""
-        name = f"{error['$ref'].rpartition('/')[2]}{status}"
+        name = f"{errors['$ref'].rpartition('/')[2]}{status}"
         if name not in self._known:
             self._known.add(name)
-            self._spec.components.response(name, _failure(status, error))
+            if status == HTTPStatus.UNAUTHORIZED:
+                errors = {"oneOf": [errors, self.of(KeystoneErrorSchema, NEWEST)]}
+            self._spec.components.response(name, _failure(status, errors))
         return name
 
     def _part(self, part: Any) -> Document:
@@ -219,8 +222,8 @@ def _operation(
         failures |= {*_OF_BODIES} if guard.takes_json or body is not None else set()
     for status in sorted(failures):
         if str(status) not in document["responses"]:
-            error = schemas.of(operation.error if status == HTTPStatus.CONFLICT else ErrorSchema, version)
-            document["responses"][str(status)] = schemas.failure(status, error)
+            shape = operation.conflict if status == HTTPStatus.CONFLICT else ErrorsSchema
+            document["responses"][str(status)] = schemas.failure(status, schemas.of(shape, version))
     if body is not None:
         content = {"schema": schemas.of(body, version), **_shown(example, "body")}
         contents = dict.fromkeys(operation.body_types, content)
@@ -250,21 +253,6 @@ def _answer(status: int, shape: Any, schemas: Schemas, version: Microversion, ex
     return {**described, "content": content}
 
 
-# The middleware of Keystone refuses tokens in its own words.
-_OF_KEYSTONE: Document = {
-    "type": "object",
-    "properties": {
-        "error": {
-            "type": "object",
-            "properties": {"code": {"const": 401}, "message": _TEXT, "title": _TEXT},
-            "required": ["code", "message", "title"],
-        }
-    },
-    "required": ["error"],
-    "additionalProperties": False,
-}
-
-
 def _query(known: Parameter, version: Microversion) -> Document:
     schema = dict(known.schema)
     repeated = known.may_repeat(version)
@@ -290,21 +278,14 @@ def _headers() -> dict[str, Document]:
     }
 
 
-def _failure(status: int, error: Document) -> Document:
+def _failure(status: int, errors: Document) -> Document:
     headers = _headers()
     if status in _RETRYABLE:
         headers["Retry-After"] = {"schema": {"type": "integer"}}
     if status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = {"schema": _TEXT}
     text = {"schema": _TEXT}
-    body = {
-        "type": "object",
-        "properties": {"errors": {"type": "array", "minItems": 1, "items": error}},
-        "required": ["errors"],
-        "additionalProperties": False,
-    }
-    known = {"oneOf": [body, _OF_KEYSTONE]} if status == HTTPStatus.UNAUTHORIZED else body
-    content = {JSON: {"schema": known}, "text/plain": text, "text/html": text}
+    content = {JSON: {"schema": errors}, "text/plain": text, "text/html": text}
     return {"description": _WHY[status], "headers": headers, "content": content}
 
 
@@ -320,7 +301,13 @@ _SAID = (
     "as JSON, as text or as HTML, as the header Accept prefers."
 )
 _SCHEMES: dict[str, dict[str, str]] = {
-    "token": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"},
+    "token": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-Auth-Token",
+        "description": "`admin` in the demonstration and with noauth2; else a token of Keystone or of the "
+        "file of tokens.",
+    },
     "bearer": {"type": "http", "scheme": "bearer"},
     "basic": {"type": "http", "scheme": "basic", "description": "The token is the password."},
 }
@@ -471,9 +458,11 @@ def _wanted() -> Microversion:
 
 
 @blueprint.get(PAGE_PATH)
-@describes(Operation({200: _HTML}, errors=[404]))
+@describes(Operation({200: _HTML}, errors=[404], query=[_MICROVERSION]))
 def docs() -> Response:
     """Return a page that shows this document; needs no token."""
+    # Raises BadRequest for a version that there is not.
+    _wanted()
     if _assets() is None:
         raise NotFound(MISSING)
     return _guarded(Response(HTML, content_type="text/html; charset=UTF-8"))

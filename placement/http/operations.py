@@ -14,12 +14,14 @@ from urllib.parse import unquote_to_bytes
 from flask import current_app, request
 
 from placement.common.microversions import NEWEST, Feature, Microversion
-from placement.engine.domain.errors import BadRequest, BadValues, SchemaViolation
+from placement.engine.domain.errors import MOST_FINDINGS, BadRequest, BadValues, SchemaViolation
+from placement.engine.domain.identifiers import meant, near
 from placement.http import context
 from placement.http.context import json_body
 from placement.http.schemas import (
+    LONGEST_NAME,
     Document,
-    ErrorSchema,
+    ErrorsSchema,
     HttpField,
     VersionedSchema,
     json_schema,
@@ -114,7 +116,7 @@ class Operation:
 
     `answers`: the shape of the body by status of success. `errors`: statuses that do not follow from how the
     route is guarded and what it takes. `path`: schemas of path parameters that differ from the usual ones.
-    `body_types`: its media types. `error`: the schema of a conflict.
+    `body_types`: its media types. `conflict`: the schema of its 409.
     """
 
     answers: Mapping[int, Shape | ByVersion]
@@ -124,7 +126,7 @@ class Operation:
     body: Shape | ByVersion = None
     body_types: Sequence[str] = (JSON,)
     body_required: bool = True
-    error: type[VersionedSchema] = ErrorSchema
+    conflict: type[VersionedSchema] = ErrorsSchema
 
     @property
     def takes_json(self) -> bool:
@@ -345,10 +347,17 @@ def refuse_unknown(found: Parameters, known: Collection[str]) -> None:
         raise violated(violation, schema_of(known), found) from None
 
 
-def unknown(names: Iterable[str], known: Collection[str]) -> BadValues:
+def unknown(names: Sequence[str], known: Collection[str]) -> BadValues:
     """Return the error for parameters that are not understood, with the known ones."""
-    there_are = f"there are {', '.join(sorted(known))}" if known else "there are none"
-    return BadValues([f"{shown(name)} is no parameter of this request; {there_are}" for name in names])
+    there_are = f"; there are {', '.join(sorted(known))}" if known else "; there are none"
+
+    def fault(name: str) -> str:
+        is_name = name.isidentifier() and len(name) <= LONGEST_NAME
+        like = near(name, known) if is_name and len(names) <= MOST_FINDINGS else ()
+        hint = meant(like) or there_are
+        return f"{name if is_name else shown(name)}: is no parameter of this request{hint}"
+
+    return BadValues(list(map(fault, names)))
 
 
 def schema_of(known: Iterable[str], required: Sequence[str] = ()) -> Document:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from placement.common.microversions import Feature, Microversion
-from placement.engine.domain.errors import BadRequest
+from placement.engine.domain.errors import BadRequest, BadValues
 from placement.engine.domain.groups import SplitRule
 from placement.engine.domain.identifiers import normalize_uuid
+from placement.http import context
 from placement.http import schemas as fields
 from placement.http.operations import POLICIES, PREFIX, Parameter, Parameters, parse_positive, refuse_value
 from placement.http.schemas import AnyOf, Choice, Integer, Object, String, Uuid, VersionedSchema, shown
@@ -288,8 +289,20 @@ def members_of(
     members: dict[str, Any] = {}
     for name, values in given.items():
         if values:
-            members.update(readers[name](values, around))
+            try:
+                members.update(readers[name](values, around))
+            except BadValues:
+                raise
+            except BadRequest as error:
+                raise placed(f"{name}{around.suffix}", error) from None
     return members
+
+
+def placed(name: str, error: BadRequest) -> BadRequest:
+    """Return the error about a parameter; on our paths its name comes first."""
+    if not context.is_own():
+        return error
+    return BadRequest(f"{name}: {str(error).removeprefix(PREFIX)}", code=error.code)
 
 
 def _suffixed(name: str, suffix: str, stated: str, since: Feature, until: Feature | None = None) -> Parameter:

@@ -21,7 +21,7 @@ from marshmallow import RAISE, Schema, fields, missing, pre_load
 
 from placement.common.microversions import NEWEST, Feature, Microversion
 from placement.engine.domain.errors import MOST_FINDINGS, SchemaViolation
-from placement.engine.domain.identifiers import normalize_uuid
+from placement.engine.domain.identifiers import meant, near, normalize_uuid
 from placement.http import context
 
 # The patterns of names on the wire. Source: placement-api.md, "Identifiers, names, numbers".
@@ -474,18 +474,29 @@ class VersionedSchema(Schema):
         """Return the object; refuse it unless it has all that is required and nothing unknown."""
         if not isinstance(data, MappingABC):
             refuse(f"{shown(data)} is not of type 'object'", "type")
-        first = None
+        first, own = None, context.is_own()
         for name, field in self.fields.items():
             if field.required and name not in data:
-                lacking = SchemaViolation(f"{name!r} is a required property", "required")
+                reason = "is missing" if own else f"{name!r} is a required property"
+                lacking = SchemaViolation(reason, "required", member=name)
                 first = joined(first, lacking)
+        strange = sorted(key for key in data if key not in self.fields)
         try:
-            refuse_strange(sorted(key for key in data if key not in self.fields))
+            refuse_strange(() if own else strange)
         except SchemaViolation as violation:
             first = joined(first, violation)
+        for key in strange[:MOST_FINDINGS] if own else ():
+            first = joined(first, self._no_member(key, data))
         if first is not None:
             raise first
         return data
+
+    def _no_member(self, key: str, data: MappingABC[str, Any]) -> SchemaViolation:
+        """Return the violation by a member that the schema does not know, with the one that was meant."""
+        is_name = key.isidentifier() and len(key) <= LONGEST_NAME
+        like = near(key, self.fields.keys() - data.keys(), 1) if is_name else ()
+        reason = f"there is no such member{meant(like)}"
+        return SchemaViolation(reason, "additionalProperties", member=key if is_name else shown(key))
 
     def document(self, inner: Inner) -> Document:
         """Return the schema as JSON Schema; `inner` returns what stands for its parts."""
@@ -607,3 +618,25 @@ class ErrorSchema(AnswerSchema):
     # Only in a 406 for a microversion that the service does not have.
     max_version = String(metadata=OPTIONAL)
     min_version = String(metadata=OPTIONAL)
+
+
+class ErrorsSchema(AnswerSchema):
+    """The body of every refusal."""
+
+    errors = Sequence(Object(ErrorSchema), least=1)
+
+
+class KeystoneErrorSchema(AnswerSchema):
+    """A refusal of a token by the middleware of Keystone, in its own words."""
+
+    error = Given(
+        {
+            "type": "object",
+            "properties": {
+                "code": {"const": 401},
+                "message": {"type": "string"},
+                "title": {"type": "string"},
+            },
+            "required": ["code", "message", "title"],
+        }
+    )

@@ -99,6 +99,8 @@ def _run(parsed: argparse.Namespace, move: Callable[..., MigrationReport]) -> No
         print(f"{report.completed_consumers} holders without a record were given one.")
     compared = ", ".join(f"{count} {what}" for what, count in report.compared.items())
     print(f"Compared with the source, and alike: {compared}.")
+    if not any(report.compared.values()):
+        print("The source has nothing: is its connection right?")
     print("Nothing was stored: --dry-run." if parsed.dry_run else "Stored.")
 
 

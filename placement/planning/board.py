@@ -12,13 +12,14 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from placement.engine.domain.explanation import stage_sentence
 from placement.engine.domain.groups import SplitRule
 from placement.engine.forest.inventories import Draw
-from placement.engine.numa.host import PodRefused
+from placement.engine.numa.host import PodRefused, Refusal
 from placement.engine.search.query import ForestQuery
 from placement.engine.search.simulation import Draws, SearchedForest
 from placement.pods.cache import ClusterSnapshot
-from placement.pods.cycle import Ranked, ShapeRanking
+from placement.pods.cycle import Ranked, ShapeRanking, explain_pod
 from placement.pods.host import Place
 from placement.pods.model import PodSpec, RecordedPod
 from placement.pods.node_info import NodeInfo
@@ -454,6 +455,17 @@ class PodWish:
                 if isinstance(look(node.without(frozenset(pod.consumer for pod in node.pods))).answer, Fit)
             ]
         return self._hosts
+
+    def why_nowhere(self, board: MoveSimulation) -> str:
+        """Return the first condition that no open node meets even without pods, behind a colon."""
+        open_ = [each for each in self._columns.nodes if board.closed[self._roots[each.root_id]] <= 0]
+        empty = [each.without(frozenset(pod.consumer for pod in each.pods)) for each in open_]
+        answers = {each.name: self._ranking.look(each).answer for each in empty}
+        refusals = {name: answer for name, answer in answers.items() if isinstance(answer, Refusal)}
+        columns = self._columns.among(list(answers)).updated(empty)
+        explanation = explain_pod(self._ranking.shape, columns, refusals)
+        first = explanation.first_empty
+        return "" if first is None else f": {stage_sentence(explanation.stages[first], explanation)}"
 
     def lacking(self, board: MoveSimulation, root: int) -> Amounts:
         """Return what is missing of the amounts that the node as a whole offers."""

@@ -107,7 +107,7 @@ class Planning:
                         room, hosts = pods.room(), list(pods.hosts()) if BY_HOST in question.by else None
                         in_cluster = [replace(room, place=question.cluster)]
                         by_cluster = in_cluster if BY_CLUSTER in question.by else None
-                        rooms[name] = KindRoom(room, by_cluster, hosts=hosts)
+                        rooms[name] = KindRoom(room, by_cluster, hosts=hosts, resources=pods.resources)
                     else:
                         query = kind.query or query_of(translate_document(kind.flavor))
                         rooms[name] = self._of_query(forest, query, options, question, budget)

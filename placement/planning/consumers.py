@@ -47,8 +47,9 @@ def guessed_query(
     """Return the query that may have led to these draws on one host and on providers shared with it.
 
     It is a guess at what a consumer that was not claimed here may have asked for. It is equal amounts, each
-    from a provider with the traits of the one that gives it now, on a host with the traits of the host it is
-    on. Amounts from below one part of a host stay together below one part.
+    from a provider with the traits of the one that gives it now, on a host with the traits and aggregates
+    (cluster, availability zone, storage) of the host it is on. Amounts from below one part of a host stay
+    together below one part.
     """
     states = frozenset(() if disabled_trait is None else (disabled_trait,))
     parents = forest.providers.parent
@@ -84,14 +85,16 @@ def guessed_query(
                 names.add(suffix)
             subtrees.append(frozenset(names))
     own = next(row for row in amounts if sharing_trait not in forest.traits.of(row))
+    root = int(forest.providers.root[own])
     return ForestQuery(
         groups=tuple(groups),
         sharing_trait=sharing_trait,
         maximum=2**31,
         isolate=True,
         same_subtree=tuple(each for each in subtrees if len(each) > 1),
-        root_required=traits(int(forest.providers.root[own])),
+        root_required=traits(root),
         root_forbidden=states,
+        root_member_of=tuple(frozenset((each,)) for each in sorted(forest.aggregates.of(root))),
     )
 
 
@@ -171,12 +174,11 @@ class Roster:
         candidates: CandidateSearch,
         ground: SearchedForest,
         clusters: Sequence[ClusterSnapshot],
-        homes: frozenset[int],
         budget: Budget,
     ) -> None:
-        """Take the sources; `homes` are the ids of the aggregates of clusters."""
+        """Take the sources."""
         self._view, self._candidates, self._ground = view, candidates, ground
-        self._homes, self._budget = homes, budget
+        self._budget = budget
         self._clusters = {each.facts.id: each for each in clusters}
         (rows,) = ground.alive().nonzero()
         self.rows = dict(zip(ground.providers.id[rows].tolist(), rows.tolist(), strict=True))
@@ -267,10 +269,6 @@ class Roster:
         if wish is not None and wish.is_met_by(sums_of(draws)):
             return replace(consumer, wish=wish)
         query = guessed_query(self._view.forest, draws, names[SHARING_TRAIT], names.get(DISABLED_TRAIT))
-        home = self._homes & self._view.forest.aggregates.of(consumer.root)
-        if home:
-            # In its cluster.
-            query = replace(query, root_member_of=(*query.root_member_of, frozenset((min(home),))))
         return replace(consumer, wish=self.of_queries([query]), kind=GUESSED)
 
     def _kept_wish(self, text: str) -> QueryWish | None:

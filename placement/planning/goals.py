@@ -16,6 +16,7 @@ from placement.planning.board import (
     MoveSimulation,
     PlacedConsumer,
     PlanDemand,
+    PodWish,
     QueryWish,
     Spot,
     sums_of,
@@ -270,6 +271,8 @@ class Goals:
             with _unless_abandoned():
                 if all(self._board.closed[root] > 0 for root in consumer.wish.hosts(self._board)):
                     why = "no other host could ever take it"
+                    if isinstance(consumer.wish, PodWish):
+                        why += consumer.wish.why_nowhere(self._board)
         return why
 
     def _no_room_for(self, going: Sequence[PlacedConsumer]) -> str:

@@ -24,6 +24,7 @@ from placement.planning.consumers import Roster
 from placement.planning.goals import Bound, Defragmenting, Goals, Reached
 from placement.planning.making_room import EvictionPlanner, PlanLimits
 from placement.pods.cache import ClusterCache, ClusterSnapshot
+from placement.pods.model import RecordedPod
 from placement.providers.statements import clusters, providers
 from placement.providers.statements.clusters import found
 from placement.providers.statements.names import SHARING_TRAIT
@@ -86,27 +87,29 @@ class ClassUse(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlannedHost:
-    """A host that the plan concerns."""
+    """A host that the plan concerns, and how many of the requests it would take."""
 
     uuid: str
     name: str | None
     consumers: tuple[int, int]
     classes: Mapping[str, ClassUse]
+    requests: int = 0
 
 
 class Left(NamedTuple):
-    """A consumer that should have been moved and was not, and why."""
+    """A consumer that should have been moved and was not, and why; `pod` if it is one."""
 
     consumer: str
     host: str
     why: str
+    pod: RecordedPod | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A plan. `wanted` and `achieved` count requests, hosts or stranded units (`wanted`: units at first).
     `complete`: the goal is reached, or proven to be out of reach within the limits. `why`: the reason it was
-    not reached, empty if it was. `placements`: where requests would go.
+    not reached, empty if it was. `placements`: where requests would go. `idle`: how many hosts were empty.
     """
 
     goal: str
@@ -122,6 +125,7 @@ class Plan:
     left: Sequence[Left] = ()
     emptied: Sequence[str] = ()
     stranded: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    idle: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +213,7 @@ class Plans:
         view = self._keeper.current()
         snapshots = [self._cluster_cache.snapshot(name) for name in (homes if chosen is None else chosen)]
         ground = SearchedForest(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
-        roster = Roster(view, self._candidates, ground, snapshots, frozenset(homes.values()), budget)
+        roster = Roster(view, self._candidates, ground, snapshots, budget)
         inside = ground.roots.tolist()
         outside: set[int] = set()
         if chosen is not None:
@@ -274,13 +278,14 @@ class _Making:
         maker = EvictionPlanner(scene.board, self._request.limits, scene.budget)
         goals = Goals(scene.board, maker, most)
         stranded: dict[str, tuple[int, int]] = {}
+        hosts = [root for root in scene.inside if root not in scene.ground.sharing_roots]
+        idle = sum(not scene.board.on.get(root) for root in hosts)
         if goal.name == FIT:
             wish = self._wish(goal.kind)
             reached = goals.fit(wish, goal.count, lambda: self._may_fit(wish, goal.count))
         elif goal.name == EMPTY:
             reached = goals.empty(self._roots(goal.hosts))
         elif goal.name == FREE:
-            hosts = [root for root in scene.inside if root not in scene.ground.sharing_roots]
             reached = goals.free(goal.count, hosts)
         else:
             if goal.kind.pod is not None:
@@ -294,7 +299,7 @@ class _Making:
             class_id = scene.view.names.class_ids[name]
             reached = Defragmenting(scene.board, maker, query, class_id, scene.inside).run(most)
             stranded = {name: (reached.wanted, reached.wanted - reached.achieved)}
-        return self._told(reached, stranded)
+        return self._told(reached, stranded, idle)
 
     # -- requests -----------------------------------------------------------------------------------
 
@@ -336,7 +341,7 @@ class _Making:
 
     # -- telling ------------------------------------------------------------------------------------
 
-    def _told(self, reached: Reached, stranded: Mapping[str, tuple[int, int]]) -> Plan:
+    def _told(self, reached: Reached, stranded: Mapping[str, tuple[int, int]], idle: int) -> Plan:
         scene = self._scene
         board = scene.board
         roots = [root for each in board.moved for root in (each.consumer.root, each.to.root)]
@@ -354,9 +359,10 @@ class _Making:
             why=reached.why,
             hosts=self._hosts(list(dict.fromkeys(roots)), called),
             placements=[scene.resources(spot.draws) for spot in board.placed],
-            left=[Left(each.uuid, scene.uuid(each.root), why) for each, why in reached.left],
+            left=[Left(each.uuid, scene.uuid(each.root), why, each.pod) for each, why in reached.left],
             emptied=[scene.uuid(root) for root in reached.emptied],
             stranded=stranded,
+            idle=idle,
         )
 
     def _move(self, moved: Relocation) -> Move:
@@ -398,7 +404,8 @@ class _Making:
             count = len(board.on.get(root, ()))
             counts = (count - came.count(root) + went.count(root), count)
             name = called.get(int(view.forest.providers.id[root]))
-            hosts.append(PlannedHost(self._scene.uuid(root), name, counts, uses))
+            requests = sum(spot.root == root for spot in board.placed)
+            hosts.append(PlannedHost(self._scene.uuid(root), name, counts, uses, requests))
         return hosts
 
 

@@ -16,6 +16,7 @@ from uuid import uuid4
 import numpy as np
 import orjson
 
+from placement.allocations.kubernetes_resources import resource_names
 from placement.allocations.world import NOTHING_DIFFERENT, WorldRequest, not_imagined
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.identifiers import normalize_uuid
@@ -40,6 +41,7 @@ from placement.pods.columns import (
     binds,
     free_cpus,
     is_aligned,
+    offering,
     on_all_numa_nodes,
     own_cpus,
     thinning,
@@ -74,6 +76,8 @@ class KindRoom:
     clusters: Sequence[CapacityCount] | None = None
     aggregates: Sequence[CapacityCount] | None = None
     hosts: Sequence[HostCount] | None = None
+    resources: Mapping[str, str] | None = None
+    """The names that Kubernetes has for classes; None for queries."""
 
 
 # Capacity for a query, summed by cluster and aggregate.
@@ -309,9 +313,12 @@ class PodCapacity:
         rows: Rows = np.flatnonzero(may_pass(SELECTION, columns, shape.incoming()))
         table = columns.table.rows(rows)
         self._asked = [asked for asked in _asked(table, shape.request) if (asked.wanted > 0).any()]
-        most = np.full(len(rows), _MOST, np.int64)
-        for asked in self._asked:
-            np.minimum(most, _times(asked), out=most)
+        self._times = np.array([_times(asked) for asked in self._asked])
+        # A node that has none of what is requested strands nothing.
+        self._offering = offering(table, shape.request)
+        self.resources = resource_names(shape.request.amounts)
+        """The names that Kubernetes has for the classes."""
+        most = self._times.min(axis=0)
         most = np.where(may_pass(RULES, columns, shape.incoming())[rows], most, 0)
         exact = _is_plain(table, shape.request) & ~(table[VAST] > 0) | (most == 0)
         nodes = [columns.nodes[row] for row in rows.tolist()]
@@ -377,29 +384,32 @@ class PodCapacity:
     def room(self) -> CapacityCount:
         """Return the room of all nodes together."""
         counted = self._counted
-        taking = [each.upper > 0 for each in counted]
-        refusing = ~np.array(taking, np.bool_)
+        taking = np.array([each.upper > 0 for each in counted], np.bool_)
+        stranding = ~taking & self._offering
         classes: dict[str, Offered] = {}
         for asked in self._asked:
             if asked.resource_class not in classes:
                 free = np.where(asked.wanted > 0, np.maximum(asked.free, 0) // asked.unit, 0)
                 wanted, total = -(-int(asked.wanted.max()) // asked.unit), int(free.sum())
-                stranded = int(free[refusing].sum())
+                stranded = int(free[stranding].sum())
                 classes[asked.resource_class] = Offered(total, wanted, total // wanted, stranded)
         lower, upper = sum(each.lower for each in counted), sum(each.upper for each in counted)
-        return summary_of(lower, upper, len(counted), sum(taking), classes)
+        room = summary_of(lower, upper, len(counted), int(taking.sum()), classes)
+        if not counted:
+            return room
+        names = Counter(self._asked[each].resource_class for each in np.argmin(self._times, axis=0).tolist())
+        return replace(room, first=names.most_common(1)[0][0])
 
     def hosts(self) -> Iterator[HostCount]:
         """Yield the room of each node."""
-        times = np.array([_times(asked) for asked in self._asked])
         for at, (node, lower, upper) in enumerate(self._counted):
             # The class that runs out first is first.
             classes: dict[str, Offered] = {}
-            for number in np.argsort(times[:, at], kind="stable").tolist():
+            for number in np.argsort(self._times[:, at], kind="stable").tolist():
                 asked = self._asked[number]
                 if asked.wanted[at] > 0 and asked.resource_class not in classes:
                     free, wanted = asked.free_units(at), max(1, asked.wanted_units(at))
-                    stranded = 0 if upper else free
+                    stranded = free if self._offering[at] and not upper else 0
                     classes[asked.resource_class] = Offered(free, wanted, free // wanted, stranded)
             like = self._like.get(node.name)
             called = None if like else node.provider_name

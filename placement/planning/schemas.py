@@ -41,6 +41,7 @@ from placement.planning.plans import (
     REWRITING,
 )
 from placement.planning.room import CapacityCount, HostCount
+from placement.pods.schemas import PodReferenceSchema
 
 # Bodies of questions of how many more fit.
 _KIND_NAME = "^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
@@ -204,6 +205,7 @@ class LeftShownSchema(AnswerSchema):
     consumer = Uuid()
     host = Uuid()
     why = String()
+    pod = Object(PodReferenceSchema, metadata=OPTIONAL)
 
 
 class StrandedShownSchema(AnswerSchema):
@@ -307,12 +309,13 @@ class HostRoomShownSchema(AnswerSchema):
 
 
 class KindRoomShownSchema(AnswerSchema):
-    """The room for a kind, summed as was asked for."""
+    """The room for a kind, summed as was asked for; for pods with Kubernetes' names of classes."""
 
     total = Object(RoomShownSchema)
     clusters = Sequence(Object(ClusterRoomSchema), metadata=OPTIONAL)
     aggregates = Sequence(Object(AggregateRoomSchema), metadata=OPTIONAL)
     hosts = Sequence(Object(HostRoomShownSchema), metadata=OPTIONAL)
+    resources = Mapping(fields.NAME, String(), metadata=OPTIONAL)
 
 
 class CapacitiesSchema(AnswerSchema):

@@ -329,6 +329,15 @@ def fits_all(table: NodeTable, amounts: Iterable[Asked]) -> Mask:
     return mask
 
 
+def offering(table: NodeTable, request: PodRequest) -> Mask:
+    """Return the nodes that have all that a pod requests at all, used or free."""
+    mask = np.ones(len(table), np.bool_)
+    for resource, amount in request.amounts.items():
+        if amount:
+            mask &= (table[allocatable(resource)] > 0) | (table[reported(resource)] > 0)
+    return mask
+
+
 def everywhere(table: NodeTable, amount: int) -> Amounts:
     """Return an amount for each node, at most MOST."""
     return np.full(len(table), min(MOST, amount), np.int64)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement.allocations.kubernetes_resources import host_class
+from placement.allocations.kubernetes_resources import CORE_CLASS, host_class, resource_names
 from placement.engine.domain.explanation import (
     MOST_MISSES,
     Condition,
@@ -33,9 +33,10 @@ from placement.engine.domain.explanation import (
 from placement.engine.forest.arrays import Amounts, Mask, Rows, Shares
 from placement.engine.numa.allocator import NO_RESERVATIONS, PREFIX, HostReservations, Reservation
 from placement.engine.numa.cpus import format_cpu_list, mask_of
-from placement.engine.numa.host import Refusal
+from placement.engine.numa.host import BindPolicy, Refusal
 from placement.engine.scoring.rule import BEST
 from placement.pods.column_score import highest_scores, least_missed
+from placement.pods.columns import Asked, kind_of, offering, stays_on_one, thinning
 from placement.pods.host import counted_holding
 from placement.pods.manifests.pod import quantities
 from placement.pods.manifests.selection import untolerated
@@ -491,7 +492,8 @@ def explain_pod(shape: PodShape, columns: NodeColumns, refusals: Mapping[str, Re
         words = (*map(in_plain_words, refusals[node.name].reasons), *_kept_on(node))
         misses.append(Miss(node.root_uuid, shortages, lacking=lacking, unwanted=unwanted, words=words))
         names[node.root_uuid] = node.provider_name
-    return Explanation(explained, tuple(misses), names=names)
+    resources = resource_names(shape.request.amounts)
+    return Explanation(explained, tuple(misses), names=names, resources=resources)
 
 
 def _nearest(
@@ -501,16 +503,29 @@ def _nearest(
     table = columns.table.rows(np.array(rows, np.intp))
     asked = [each for rule in RULES for each in rule.asked(obstacle.kind, table, pod)]
     gaps: Shares = np.sum([each.gap for each in asked], axis=0) if asked else np.zeros(len(rows))
-    for at in np.argsort(gaps, kind="stable")[:MOST_MISSES].tolist():
-        node = columns.nodes[rows[at]]
-        yield (
-            node,
-            tuple(
-                Shortage(Reason.AMOUNT, (), node.root_uuid, each.resource_class, wanted, free, wanted - free)
-                for each in asked
-                if (wanted := each.wanted_units(at)) > (free := each.free_units(at))
-            ),
-        )
+    # A node that has none of a class is farther than one where all of it is in use.
+    lacking = ~offering(table, pod.request) if asked else np.zeros(len(rows), np.bool_)
+    on_one = stays_on_one(table, pod.request) & (obstacle.kind is ConditionKind.NUMA)
+    for at in np.lexsort((gaps, lacking))[:MOST_MISSES].tolist():
+        node, shortages = columns.nodes[rows[at]], list[Shortage]()
+        bind = thinning(pod.request, kind_of(node.host))
+        for each in asked:
+            amounts = wanted, free = each.wanted_units(at), each.free_units(at)
+            if wanted > free:
+                name, counted = each.resource_class, _counted(each, free, bind, on_one=bool(on_one[at]))
+                missing = Shortage(Reason.AMOUNT, (), node.root_uuid, name, *amounts, wanted - free)
+                shortages.append(replace(missing, counted=counted))
+        yield node, tuple(shortages)
+
+
+def _counted(asked: Asked, free: int, bind: BindPolicy | None, *, on_one: bool) -> str:
+    """Return of what there are so many free; `bind` is the strict policy that leaves some CPUs out."""
+    where = " on one NUMA node" if on_one else ""
+    if asked.resource_class == CORE_CLASS and bind is BindPolicy.SPREAD_BY_PCPUS:
+        return f"core{'' if free == 1 else 's'} with a free CPU{where}, and {bind} takes one CPU of each"
+    if asked.resource_class == CORE_CLASS and bind is BindPolicy.FULL_PCPUS:
+        return f"free in whole cores{where}, and {bind} takes no others"
+    return f"free{where}"
 
 
 def _kept_on(node: NodeInfo) -> Iterator[str]:

@@ -79,7 +79,20 @@ class GangStatus:
     @property
     def is_whole(self) -> bool:
         """Return whether each of the gangs has enough members; a gang that is not known has none."""
-        return all(self.counts.get(name, 0) >= self.least.get(name, 1) for name in self.gang.together)
+        return not self._incomplete
+
+    @property
+    def _incomplete(self) -> list[str]:
+        together = sorted(self.gang.together)
+        return [name for name in together if self.counts.get(name, 0) < self.least.get(name, 1)]
+
+    @property
+    def lacking_members(self) -> str:
+        """Return the gangs that have too few members, in words."""
+        return ", ".join(
+            f"gang {name} has {self.counts.get(name, 0)} of the {self.least.get(name, '?')} members it needs"
+            for name in self._incomplete
+        )
 
     @property
     def until(self) -> datetime.datetime:

@@ -14,6 +14,7 @@ from functools import cached_property
 from itertools import count
 from weakref import ReferenceType, WeakKeyDictionary, WeakValueDictionary, ref
 
+from placement.allocations.kubernetes_resources import CORE_CLASS, class_names, is_numa_only
 from placement.common.pod_identity import consumer_of
 from placement.engine.numa.allocator import amounts_left, what_is_left
 from placement.engine.numa.cpus import CpuSet, format_cpu_list
@@ -43,6 +44,7 @@ from placement.pods.model import HostIdentity, KubeletPod, NodeImport, RecordedP
 
 
 _PODS = Place(HOST, PODS_CLASS)
+_RESOURCES = class_names()
 
 Shares = dict[Place, int]
 """What one consumer holds on a node: units by place."""
@@ -143,6 +145,25 @@ def _due(offers: NodeOffers, pod: RecordedPod, own: CpuSet) -> Shares:
     return shares | bound_shares(offers, own)
 
 
+def with_host_shares(offers: NodeOffers, others: Mapping[Place, int]) -> dict[Place, int]:
+    """Return what consumers beside pods hold, with their CPUs and memory counted on the host, too.
+
+    A claim by query or flavor may name cores and NUMA nodes only, but what it takes there no pod can use.
+    Consumers that name the host as well, as pods do, are counted once.
+    """
+    below: Counter[Place] = Counter()
+    threads = 0
+    for place, units in others.items():
+        if place.resource_class == CORE_CLASS:
+            threads += units
+        elif is_numa_only(place.resource_class):
+            below[host_place(_RESOURCES[place.resource_class])[0]] += units
+    cpu = host_place("cpu")[0]
+    below[cpu] = max(below[cpu], bound_cost(1000 * threads, offers.ratio))
+    shares = {place: max(units, others.get(place, 0)) for place, units in below.items() if units}
+    return {**others, **{place: units for place, units in shares.items() if place in offers.inventories}}
+
+
 def beyond_offers(
     offers: NodeOffers, pods: Sequence[RecordedPod], others: Mapping[Place, int]
 ) -> Iterator[str]:
@@ -151,6 +172,7 @@ def beyond_offers(
     A node may offer less than before, as CPUs are reserved while pods run on them. Such pods keep what they
     have, and so do `others`, consumers beside pods. No other consumer is given any of it.
     """
+    others = with_host_shares(offers, others)
     wanted: Counter[Place] = Counter()
     for pod in pods:
         title = f"reservation {pod.name}" if pod.keeps is not None else f"pod {pod.full_name}"
@@ -454,7 +476,8 @@ class NodeInfo:
     @cached_property
     def free(self) -> Mapping[str, int]:
         """Return the units of each host class that a pod may have: neither held nor due to others."""
-        offers, taken, free = self.template.offers, dict(self.others), dict(self.unused)
+        offers, free = self.template.offers, dict(self.unused)
+        taken = with_host_shares(offers, self.others) if self.others else {}
         # Pods count with all that they are due, not with what they were cut to.
         for pod in self.holders:
             for place, units in host_units(offers, pod).items():
@@ -464,6 +487,19 @@ class NodeInfo:
             if place in offers.capacities:
                 free[name] = min(units, max(0, offers.capacities[place] - taken.get(place, 0)))
         return free
+
+    def host_after(self, claim: Mapping[Place, int]) -> dict[str, tuple[int, int, int]]:
+        """Return what is in use before and after a claim beside pods, and the capacity, by class of the host.
+
+        It has the classes of which the claim takes something.
+        """
+        offers, found = self.template.offers, {}
+        for place, units in with_host_shares(offers, claim).items():
+            if place.path == HOST and place in offers.capacities:
+                capacity = offers.capacities[place]
+                used = capacity - self.free.get(place.resource_class, 0)
+                found[place.resource_class] = used, used + units, capacity
+        return found
 
     @cached_property
     def accountant(self) -> Accountant:

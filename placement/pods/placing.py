@@ -16,7 +16,7 @@ from placement.common.manifest import ManifestError
 from placement.common.pod_identity import is_former
 from placement.engine.domain.errors import BadRequest, CapacityExceeded, Conflict
 from placement.engine.domain.explanation import ConditionKind, Explanation, Obstacle
-from placement.engine.numa.cpus import format_cpu_list
+from placement.engine.numa.cpus import format_cpu_list, parse_cpu_list
 from placement.engine.numa.host import PodRefused, Refusal
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.cycle import Ranked, ShapeRankings, explain_pod
@@ -177,7 +177,30 @@ def pod_answer(nodes: Mapping[int, NodeInfo], pod: StoredPod) -> PodAnswer:
     state = None if pod.root_id is None else nodes.get(pod.root_id)
     present = () if state is None else state.pods
     mine = next((each for each in present if each.consumer == answer.consumer_uuid), None)
-    return answer if state is None or mine is None else as_of_now(answer, state, present, mine)
+    if state is None or mine is None:
+        return answer
+    shared = [
+        f"CPUs {format_cpu_list(each.holding.cpus & mine.holding.cpus)} are held by pod {each.full_name}, too"
+        for each in present
+        if each is not mine and each.holding.cpus & mine.holding.cpus
+    ]
+    return as_of_now(replace(answer, remarks=(*answer.remarks, *shared)), state, present, mine)
+
+
+def with_moves(answer: PodAnswer, leaving: Iterable[StoredPod]) -> PodAnswer:
+    """Return the answer about a pod with remarks on what the leaving pods gave back."""
+    remarks = []
+    for before in map(answer_of, leaving):
+        if before.node is None:
+            continue
+        given_back = parse_cpu_list(before.cpuset)
+        if before.node != answer.node:
+            remarks.append(f"moved from node {before.node} to node {answer.node}")
+        else:
+            given_back -= parse_cpu_list(answer.cpuset)
+        if given_back:
+            remarks.append(f"gave back CPUs {format_cpu_list(given_back)} of node {before.node}")
+    return replace(answer, remarks=(*answer.remarks, *remarks))
 
 
 # The choice of a node. Pods that are placed at the same time would all go to the same best node.

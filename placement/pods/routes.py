@@ -43,6 +43,7 @@ from placement.http.operations import (
 )
 from placement.http.schemas import dump, dumper
 from placement.pods.clusters import NodeDocuments
+from placement.pods.model import QosClass
 from placement.pods.reading import PodDocument
 from placement.pods.schemas import (
     ClaimsSchema,
@@ -54,7 +55,7 @@ from placement.pods.schemas import (
     NodeSchema,
     NodesImportedSchema,
     NodesSchema,
-    PodErrorSchema,
+    PodErrorsSchema,
     PodSchema,
     PodsSchema,
     PodsTakenSchema,
@@ -129,10 +130,13 @@ _pod = partial(route, pods_blueprint, "/ext/v1/clusters/<cluster>/pods/<namespac
 _RULE = "placement:clusters:pods:"
 _taking = partial(Operation, errors=[409], body_types=JSON_OR_YAML)
 _DELETED = Operation({204: EMPTY}, errors=[409])
+_CLASSES = tuple(map(str, filter(None, QosClass)))
 _FILTERS = (
     Parameter("namespace", "Pods of a namespace."),
     Parameter("node", "Pods on a node."),
-    Parameter("qos", "Pods of a QoS class of Koordinator."),
+    Parameter(
+        "qos", "Pods of a QoS class of Koordinator, in any case.", {"type": "string", "enum": list(_CLASSES)}
+    ),
     Parameter(
         "scheduled", "Only pods placed here and not reported since.", {"type": "string", "const": "true"}
     ),
@@ -158,7 +162,9 @@ def list_pods(cluster: str) -> Response:
     scheduled = single(given, "scheduled")
     if scheduled not in (None, "true"):
         raise BadRequest(f"scheduled: must be true, or left out, not {scheduled!r}")
-    wanted = PodFilter(namespace, node, qos, scheduled is not None)
+    if qos is not None and qos.upper() not in _CLASSES:
+        raise BadRequest(f"qos: must be one of {', '.join(_CLASSES)}, not {qos!r}")
+    wanted = PodFilter(namespace, node, qos and qos.upper(), scheduled is not None)
     after, count = page_start(given, "marker"), page_size(given)
     page = use_cases().pods.listed(cluster, wanted, after, count)
     return json_response(dump(ClaimsSchema if wanted.scheduled else PodsSchema, page, context=cluster))
@@ -184,7 +190,7 @@ def show_pod(cluster: str, namespace: str, name: str) -> Response:
 @_pod(
     "PUT",
     f"{_RULE}update",
-    described=_taking({200: PodSchema, 201: PodSchema}, error=PodErrorSchema, body=POD),
+    described=_taking({200: PodSchema, 201: PodSchema}, conflict=PodErrorsSchema, body=POD),
 )
 def put_pod(cluster: str, namespace: str, name: str) -> Response:
     """Place a pod, or record where it runs; the manifest is JSON or YAML."""
@@ -215,7 +221,7 @@ def delete_pod(cluster: str, namespace: str, name: str) -> Response:
 def preview(cluster: str) -> Response:
     """Show where a pod would go, best first, and why not elsewhere; claims nothing."""
     pod, names, most = _previewed(manifests())
-    found = use_cases().pods.preview(cluster, pod, names, most)
+    found = use_cases().pods.preview(cluster, pod, names, most, strict=True)
     return json_response(dump(PreviewSchema, found, context=cluster))
 
 
@@ -287,7 +293,7 @@ def show_reservation(cluster: str, name: str) -> Response:
     "PUT",
     f"{_KEPT}update",
     described=_taking(
-        {200: ReservationSchema, 201: ReservationSchema}, error=PodErrorSchema, body=RESERVATION
+        {200: ReservationSchema, 201: ReservationSchema}, conflict=PodErrorsSchema, body=RESERVATION
     ),
 )
 def put_reservation(cluster: str, name: str) -> Response:

@@ -234,7 +234,7 @@ def _warnings(recorded: RecordedPod, state: NodeInfo) -> Iterator[str]:
     unknown = recorded.holding.cpus - state.template.imported.topology.cpus
     if unknown:
         yield f"CPUs {format_cpu_list(unknown)} are not in the cpu-topology; left out"
-    requested, own = recorded.requests.get("cpu", 0) // 1000, len(recorded.holding.cpus)
+    requested, own = recorded.requests.get("cpu", 0) // 1000, len(recorded.holding.cpus - unknown)
     if own and own != requested:
         yield (
             f"the pod requests {requested} CPUs and has {own} of its own: a resize in place changes amounts, "

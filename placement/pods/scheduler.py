@@ -36,6 +36,7 @@ from placement.pods.placing import (
     asks_for_the_same,
     pod_answer,
     same_pod,
+    with_moves,
     without_namesakes,
 )
 from placement.pods.reading import PodDocument, import_pod, reading_of
@@ -198,7 +199,10 @@ class PodScheduler:
             # Taken out: an error that its own frame holds lives until the next full collection.
             raise batch.refused.pop(0)
         before = same.changed_at if same is not None and same.node is not None else None
-        return _result(batch, 0)._replace(before=before)
+        result = _result(batch, 0)._replace(before=before)
+        if batch.leaving:
+            result = result._replace(answer=with_moves(result.answer, batch.leaving))
+        return result
 
     def _decide_one(
         self,
@@ -587,9 +591,12 @@ def _settle_gang(
             membership = replace(place.recorded.membership, waits_until=standing.until)
             batch.arrivals[number] = replace(place, recorded=replace(place.recorded, membership=membership))
     else:
+        lacks_members = not batch.refused
         batch.arrivals.clear()
         for number, each in members.items():
             why = f"{words}there are places for {standing}"
+            if lacks_members:
+                why = f"{words}{standing.lacking_members}, and there are places for these"
             refusal = gangs.GangWaits(f"Pod {each.full_name} is not placed without its gang: {why}.")
             batch.refused.setdefault(number, refusal)
 

@@ -43,6 +43,7 @@ from placement.http.schemas import (
     texts,
 )
 from placement.pods.clusters import NodeTree
+from placement.pods.cycle import in_plain_words
 from placement.pods.koordinator.annotations import status_document
 from placement.pods.manifests.pod import quantities
 from placement.pods.model import AllocatePolicy, QosClass, ResourceStatus
@@ -561,7 +562,7 @@ class RefusingNodeSchema(AnswerSchema):
     """A node that refuses a pod, and why."""
 
     node = String(source=itemgetter(0))
-    reasons = texts(source=lambda named: named[1].reasons)
+    reasons = texts(source=lambda named: list(map(in_plain_words, named[1].reasons)))
     status = Choice(list(numa.RefusalClass), source=lambda named: named[1].status)
 
 
@@ -579,7 +580,7 @@ class PreviewSchema(AnswerSchema):
     fitting = Integer()
     rejected = Sequence(Object(RefusingNodeSchema), source=lambda preview: by_name(preview.refusals))
     explanation = Object(ExplanationShownSchema)
-    warnings = texts(source="pod.warnings")
+    warnings = texts()
 
 
 class MeantQuerySchema(AnswerSchema):
@@ -603,3 +604,9 @@ class PodErrorSchema(ErrorSchema):
     nodes = Sequence(Object(RefusingNodeSchema), metadata=OPTIONAL)
     nodes_omitted = Integer(metadata=OPTIONAL)
     explanation = Object(ExplanationShownSchema, metadata=OPTIONAL)
+
+
+class PodErrorsSchema(AnswerSchema):
+    """The body of a refusal of a pod or reservation by the present state."""
+
+    errors = Sequence(Object(PodErrorSchema), least=1)

@@ -40,8 +40,8 @@ from placement.pods.snapshot import NodeColumns
 from placement.pods.statements import PodFilter, PodHead, StoredPod
 from placement.pods.writer import PodKey, PodMoves, PodWriter
 from placement.providers.statements import providers
-from placement.providers.statements.clusters import found, unknown_pod
-from placement.storage.database import Database, retry_until_deadline, utcnow
+from placement.providers.statements.clusters import find_node, found, unknown_node, unknown_pod
+from placement.storage.database import Database, Executor, retry_until_deadline, utcnow
 
 
 class Precondition(NamedTuple):
@@ -92,6 +92,15 @@ class Preview:
         return explain_pod(self.shape, self.columns, self.refusals)
 
     @property
+    def warnings(self) -> Sequence[str]:
+        """Return warnings about the manifest, and that the pod is not placed without its gang."""
+        gang = self.pod.gang
+        if gang is None:
+            return self.pod.warnings
+        words = f"The pod belongs to gang {gang.name}, which needs {gang.least} members with places"
+        return (*self.pod.warnings, f"{words}; this is about the pod alone.")
+
+    @property
     def message(self) -> str:
         """Return how many nodes are available, and why the others are not."""
         return nodes_available(self.refusals.values(), self.fitting)
@@ -100,6 +109,12 @@ class Preview:
 def next_page(rows: Sequence[StoredPod] | Sequence[PodHead], count: int) -> int | None:
     """Return the cursor of the page after the first `count` rows; None if there are no more rows."""
     return rows[count - 1].id if len(rows) > count else None
+
+
+def _check_node(connection: Executor, cluster: str, cluster_id: int, node: str | None) -> None:
+    """Raise NotFound if there is no such node; None is no node."""
+    if node is not None and find_node(connection, cluster_id, node) is None:
+        raise unknown_node(cluster, node)
 
 
 class Pods(PodScheduler):
@@ -141,7 +156,10 @@ class Pods(PodScheduler):
         Raises NotFound.
         """
         with self._database.read() as connection:
-            rows = statements.page(connection, found(connection, cluster).id, wanted, after, count + 1)
+            cluster_id = found(connection, cluster).id
+            rows = statements.page(connection, cluster_id, wanted, after, count + 1)
+            if not rows:
+                _check_node(connection, cluster, cluster_id, wanted.node)
         return [answer_of(row) for row in rows[:count]], next_page(rows, count)
 
     def heads(
@@ -163,13 +181,17 @@ class Pods(PodScheduler):
         pod: Mapping[str, Any],
         node_names: Collection[str] | None = None,
         most: int | None = None,
+        *,
+        strict: bool = False,
     ) -> Preview:
         """Return where a pod would go: nothing is claimed.
 
         `node_names`: only these nodes are looked at, and unknown ones left out; `most` bounds the places.
-        Raises NotFound for the cluster, ManifestError.
+        Raises NotFound for the cluster, and if it is `strict` where it has none of the nodes; ManifestError.
         """
         view, document = self._cluster_cache.snapshot(cluster), PodDocument.unnamed(cluster, pod)
+        if strict and node_names and not any(name in view.by_name for name in node_names):
+            raise unknown_node(cluster, min(node_names))
         incoming, ranking, columns = self._ranked(view, document, node_names)
         refusals = ranking.refusals(columns)
         best = islice(ranking.best_first(columns), most)
@@ -298,14 +320,17 @@ class Reservations:
     ) -> tuple[list[ReservationAnswer], int | None]:
         """Return the next reservations of a cluster, or of a node, in the order in which they were made.
 
-        The second value is the cursor of the following page. Raises NotFound for the cluster.
+        The second value is the cursor of the following page. Raises NotFound.
         """
         view = self._cluster_cache.snapshot(cluster)
         with self._database.read() as connection:
             cluster_id = found(connection, cluster).id
             wanted = PodFilter(node=node)
             rows = statements.page(connection, cluster_id, wanted, after, count + 1, reservations=True)
-        answers = [_answer(view, row) for row in rows[:count]]
+            if not rows:
+                _check_node(connection, cluster, cluster_id, node)
+        owners = _owners(view) if rows else {}
+        answers = [_answer(view, row, owners) for row in rows[:count]]
         # A reservation that has expired is on no node.
         shown = [each for each in answers if node in (None, each.pod.node)]
         return shown, next_page(rows, count)
@@ -402,7 +427,21 @@ def _read(
     return document, node or None, read.warnings
 
 
-def _answer(view: ClusterSnapshot, row: StoredPod) -> ReservationAnswer:
+Owners = Mapping[str, Sequence[RecordedPod]]
+"""The pods that use reservations, by the consumer of each reservation."""
+
+
+def _owners(view: ClusterSnapshot) -> Owners:
+    owners: dict[str, list[RecordedPod]] = {}
+    for node in view.nodes.values():
+        for pod in node.pods:
+            if pod.reservation:
+                owners.setdefault(pod.reservation, []).append(pod)
+    return owners
+
+
+def _answer(view: ClusterSnapshot, row: StoredPod, owners: Owners | None = None) -> ReservationAnswer:
+    """Return a reservation; once it is over, its `owners` may be on any node."""
     held = held_by(row)
     if row.root_id is not None and has_expired(held):
         over = ended_status(row.status, FAILED, EXPIRED)
@@ -410,7 +449,8 @@ def _answer(view: ClusterSnapshot, row: StoredPod) -> ReservationAnswer:
     pod = answer_of(row)
     state = None if row.root_id is None else view.nodes.get(row.root_id)
     if state is None:
-        return ReservationAnswer(pod, held, None)
+        owners = _owners(view) if owners is None else owners
+        return ReservationAnswer(pod, held, None, tuple(owners.get(held.consumer, ())))
     left = next((each.left for each in kept_on(state) if each.held.consumer == held.consumer), None)
-    owners = tuple(each for each in state.pods if each.reservation == held.consumer)
-    return ReservationAnswer(pod, held, left, owners)
+    users = tuple(each for each in state.pods if each.reservation == held.consumer)
+    return ReservationAnswer(pod, held, left, users)

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from placement.allocations.kubernetes_resources import host_class
+from placement.allocations.orders import PODS
 from placement.allocations.statements import lists
 from placement.allocations.statements.lists import ListedHolding
 from placement.engine.domain import request_scope
@@ -18,6 +20,7 @@ from placement.pods.cache import ClusterCache, ClusterFacts, NodeLoader
 from placement.pods.cycle import Kept, kept_on
 from placement.pods.gangs import due_on
 from placement.pods.host import (
+    HOST,
     Place,
     foreign_cpus,
     host_pools,
@@ -221,7 +224,7 @@ class Closure(StrEnum):
 
 
 class NodeState(NamedTuple):
-    """The state of a node: how many pods it has, and why it is closed to pods, if it is."""
+    """The state of a node: how many pods count on it, and why it is closed to pods, if it is."""
 
     pods: int
     closed: list[Closure]
@@ -237,19 +240,27 @@ class ClosedNodes:
         """Return the nodes of a cluster that refuse pods, by name. Raises NotFound, Unavailable."""
         nodes = sorted(self._cluster_cache.snapshot(cluster).nodes.values(), key=lambda node: node.name)
         return [
-            ClosedNode(cluster, node.name, node.root_uuid, why) for node in nodes for _, why in _reasons(node)
+            ClosedNode(cluster, node.name, node.root_uuid, why) for node in nodes for _, why in closures(node)
         ]
 
     def states(self, cluster: str) -> dict[str, NodeState]:
         """Return the states of the nodes of a cluster by name. Raises NotFound, Unavailable."""
         nodes = self._cluster_cache.snapshot(cluster).nodes.values()
         return {
-            node.name: NodeState(len(node.pods), list(dict.fromkeys(by for by, _ in _reasons(node))))
+            node.name: NodeState(_pods_on(node), list(dict.fromkeys(by for by, _ in closures(node))))
             for node in nodes
         }
 
 
-def _reasons(node: NodeInfo) -> Iterator[tuple[Closure, str]]:
+def _pods_on(node: NodeInfo) -> int:
+    """Return how many of the pods that the node may have are taken; if it has no limit, its pods."""
+    name = host_class(PODS).name
+    limit = node.offers.capacities.get(Place(HOST, name))
+    return len(node.pods) if limit is None else limit - node.unused.get(name, limit)
+
+
+def closures(node: NodeInfo) -> Iterator[tuple[Closure, str]]:
+    """Yield the reasons for which a node takes no pods, or only some."""
     if node.attributes.unschedulable:
         yield Closure.CORDONED, "it is cordoned (spec.unschedulable)"
     for taint in node.attributes.taints:
@@ -263,7 +274,7 @@ def _reasons(node: NodeInfo) -> Iterator[tuple[Closure, str]]:
 
 __all__ = ["Check", "HostView", "HostViews", "NamedPlace", "TreeMember"]
 
-_MOST_KNOWN = 50
+_MOST_KNOWN = 200
 Check = Callable[[str | None], None]
 """A check that refuses a caller without access to hosts, or to hosts of a cluster if its name is given."""
 
@@ -306,7 +317,7 @@ class HostViews:
             members = statements_providers.tree_members(connection, root_id)
             records = contents.stored(connection, [member.id for member in members])
             held = lists.on_tree(connection, root_id)
-            state = None if node is None else self._state(connection, node, root_id)
+            state = None if node is None else self._states(connection, {root_id: node})[root_id]
         root = next((member for member in members if member.parent_id is None), None)
         if root is None:
             raise missing(uuid)
@@ -316,16 +327,35 @@ class HostViews:
         gone = state.reserving - current.reserving
         left = [each for each in held if each.consumer_uuid not in gone]
         offered = records_after(members, records, state, current)
-        closed = list(_reasons(current))
+        closed = list(closures(current))
         return HostView(uuid, root, members, offered, left, node, view_of(current), closed)
 
-    def _state(self, connection: Executor, node: HostedNode, root_id: int) -> NodeInfo:
+    def nodes(self, uuids: Collection[str], sees: Callable[[str], bool]) -> dict[str, NodeInfo]:
+        """Return the nodes behind these hosts, by uuid, as far as a caller sees their clusters.
+
+        What has expired there is left out.
+        """
+        if not uuids:
+            return {}
+        with self._database.snapshot() as connection:
+            hosted = clusters.nodes_on(connection, uuids)
+            seen = {id_: node for id_, node in hosted.items() if sees(node.cluster)}
+            states = self._states(connection, seen)
+        return {node.root_uuid: without_expired(node) for node in states.values()}
+
+    def _states(self, connection: Executor, hosted: Mapping[int, HostedNode]) -> dict[int, NodeInfo]:
+        """Return the nodes by the ids of their hosts."""
         # Manifests are read again only if the node was imported again since.
-        facts = ClusterFacts(node.cluster_id, node.cluster, scheduler_settings(node.settings))
-        found = self._loader.load(connection, facts, [root_id], self._known)[root_id]
-        if len(self._known) >= _MOST_KNOWN:
+        of_cluster: dict[ClusterFacts, list[int]] = {}
+        for id_, node in hosted.items():
+            facts = ClusterFacts(node.cluster_id, node.cluster, scheduler_settings(node.settings))
+            of_cluster.setdefault(facts, []).append(id_)
+        found: dict[int, NodeInfo] = {}
+        for facts, ids in of_cluster.items():
+            found |= self._loader.load(connection, facts, ids, self._known)
+        if len(self._known) + len(found) > _MOST_KNOWN:
             self._known.clear()
-        self._known[root_id] = found
+        self._known |= found
         return found
 
     def aggregates(self, ids: Collection[int]) -> dict[int, list[Aggregate]]:

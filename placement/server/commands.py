@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 # The options that say which database a command works on.
 
 
-DEMONSTRATION = "sqlite:///var/placement.sqlite"
-"""The database of a demonstration."""
 OPTIONS = (
     argument(
         "--database",
@@ -177,7 +175,7 @@ def _configure(parsed: argparse.Namespace) -> cfg.ConfigOpts:
     from placement.server import settings
     from placement.server.preparation import prepare
 
-    name_sources(parsed, default=DEMONSTRATION if parsed.demo else None)
+    name_sources(parsed, default=settings.DEMONSTRATION if parsed.demo else None)
     if parsed.allow_remote_noauth:
         os.environ[settings.REMOTE_VARIABLE] = "True"
     for variable, file in zip(

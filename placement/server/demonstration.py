@@ -13,6 +13,7 @@ from placement.common.secrets import shown
 from placement.engine.domain.errors import PlacementError
 from placement.engine.domain.inventories import ConsumerClaim, Inventory
 from placement.providers.statements.names import SHARING_TRAIT
+from placement.server.settings import DEMONSTRATION
 from placement.use_cases import UseCases
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -121,7 +122,7 @@ _GREETING = """
 Placement listens on {address}
   database: {connection}
   to look at: {address}/ui/
-  stop with Ctrl-C; the data stays
+  stop with Ctrl-C; the data stays{anew}
 """
 _REQUEST = (
     "cluster=edge",
@@ -145,15 +146,23 @@ Paste these into another terminal, as often as you like. First, to find the comm
 
    placement node show edge edge-01
 
+4. Release it.
+
+   placement allocation delete {consumer}
+
 The same over HTTP:
 
-   curl -s -H 'X-Auth-Token: admin' '{address}/ext/v1/allocation_candidates?{query}&limit=2'
+   curl -s -H 'X-Auth-Token: admin' '{address}/ext/v1/allocation_candidates?{query}&limit=1' \\
+     | python3 -m json.tool | head -30
 
    curl -s -H 'X-Auth-Token: admin' -H 'Content-Type: application/json' {address}/ext/v1/claims \\
      -d '{{"consumer_uuid": "{consumer}", "project_id": "demo", "user_id": "operator",
           "consumer_type": "INSTANCE", "query": "{query}"}}'
 
-   curl -s -H 'X-Auth-Token: admin' {address}/ext/v1/clusters/edge/nodes/edge-01
+   curl -s -H 'X-Auth-Token: admin' {address}/ext/v1/clusters/edge/nodes/edge-01 \\
+     | python3 -m json.tool | head -30
+
+   curl -s -H 'X-Auth-Token: admin' -X DELETE {address}/allocations/{consumer}
 """
 _CONSUMER = "3f0c8a52-7a3c-4c56-9d6b-0a8b2f1e5d11"
 
@@ -162,7 +171,8 @@ def greet(host: str, port: int, connection: str, *, with_examples: bool, encrypt
     """Print the address and, with the examples, calls to paste; repeating them changes nothing more."""
     scheme = "https" if encrypted else "http"
     address = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
-    print(_GREETING.format(address=address, connection=shown(connection)), flush=True)
+    anew = "; rm -r var begins anew" if connection == DEMONSTRATION else ""
+    print(_GREETING.format(address=address, connection=shown(connection), anew=anew), flush=True)
     if with_examples:
         calls = {"request": " ".join(_REQUEST), "query": "&".join(_REQUEST), "consumer": _CONSUMER}
         print(_CALLS.format(address=address, folder=Path(sys.executable).parent, **calls), flush=True)

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from oslo_config import cfg
+from oslo_policy import policy
 
 from placement.common.secrets import is_open_to_others
 from placement.engine.domain.errors import PlacementError
+from placement.http import gate
 from placement.http.worker.tls import TlsFiles
 from placement.server import schema, settings
 from placement.server.preparation import CALLERS, DATABASE, OPTIONS, RULES, TLS, examine
@@ -63,7 +65,7 @@ def _of_callers(loaded: cfg.ConfigOpts, tokens: Sequence[object]) -> _Described:
         yield WARNING, "[api] auth_strategy noauth2 believes every caller; it is for development only"
 
 
-def _of_rules(loaded: cfg.ConfigOpts, _: object) -> _Described:
+def _of_rules(loaded: cfg.ConfigOpts, enforcer: policy.Enforcer) -> _Described:
     named = loaded.oslo_policy.policy_file
     if file := loaded.find_file(named):
         yield OK, f"rules of {file}"
@@ -71,6 +73,8 @@ def _of_rules(loaded: cfg.ConfigOpts, _: object) -> _Described:
         yield WARNING, f"there is no file {named}, so the default rules hold"
     else:
         yield OK, "the default rules"
+    for sentence in gate.unknown_rules(enforcer):
+        yield WARNING, f"{named}: {sentence}"
 
 
 def _of_tls(_: cfg.ConfigOpts, tls: Any) -> _Described:

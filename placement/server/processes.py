@@ -278,7 +278,7 @@ def listening(host: str, port: int) -> socket.socket:
                 program = holder_of(port) or "another program"
                 raise PlacementError(
                     f"--port: {program} listens on {host}, port {port}; end it, or choose another port with "
-                    "--port"
+                    "--port 9000, or `make run PORT=9000`"
                 ) from None
             time.sleep(0.2)
         else:

@@ -151,6 +151,8 @@ def _near(name: str, group: str, known: Iterable[str]) -> str:
     return f"; did you mean the one in [{elsewhere[0]}]?" if elsewhere else ""
 
 
+DEMONSTRATION = "sqlite:///var/placement.sqlite"
+"""The database of a demonstration."""
 CONNECTION_VARIABLE = "OS_PLACEMENT_DATABASE__CONNECTION"
 STRATEGY_VARIABLE = "OS_API__AUTH_STRATEGY"
 REMOTE_VARIABLE = "OS_API__ALLOW_REMOTE_NOAUTH"

@@ -76,12 +76,15 @@ class Progress:
 
     def settled(self, counts: Mapping[str, int], rejected: int) -> None:
         """Note that the service has everything that it takes."""
-        self._leader = None
         self._settled_at = time.monotonic()
         self._rejected = rejected
         REJECTED.set(rejected)
         for kind, count in counts.items():
             OBJECTS.labels(kind).set(count)
+
+    def leads(self) -> None:
+        """Note that this process sends, so that it is behind until everything was sent."""
+        self._leader = None
 
     def stands_by(self, leader: str) -> None:
         """Note that another process sends, so that this one is not behind."""
@@ -347,6 +350,7 @@ class Synchronization:
         """Return whether this process leads. One that stands by keeps watching, and does nothing else."""
         if self._leadership is None or self._leadership.leads:
             self._stood_by = False
+            self.progress.leads()
             return True
         self.progress.stands_by(self._leadership.holder)
         # Pods that end meanwhile are released by another process, or by the first comparison of this one.

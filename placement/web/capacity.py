@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from flask import Response
 
-from placement.allocations.world import WorldRequest
+from placement.allocations.world import NOTHING_DIFFERENT, WorldRequest
+from placement.engine.domain.units import each_once, name_of
 from placement.http import operations
 from placement.http.context import use_cases
 from placement.http.schemas import dump
 from placement.planning import routes
-from placement.planning.capacity import BY, BY_AGGREGATE, BY_CLUSTER, Question, RequestKind
+from placement.planning.capacity import BY, BY_AGGREGATE, BY_CLUSTER, BY_HOST, Question, RequestKind
 from placement.planning.room import CapacityCount, HostCount, KindRoom
 from placement.planning.schemas import KindRoomShownSchema
 from placement.providers.fleet import COMMON_REQUEST
 from placement.web import units
 from placement.web.requests import (
     answered,
+    as_query,
     chosen_kind,
     cluster_of_pod,
     flavor_document,
     manifest_of,
+    mend_of,
     shown_answer,
 )
-from placement.web.templating import address, asked, escaped, page, require
+from placement.web.templating import HTML, address, asked, clusters, escaped, may, page, require, wanted
 
 _HOSTS_SHOWN = 100
+# Larger clusters have their nodes read for a page of their own only.
+MOST_NODES = 2000
 _COLUMNS = ("of", "name", "uuid", "lower", "upper", "runs_out_first", "fragmentation")
 
 
@@ -43,48 +49,84 @@ def common_room(cluster: str | None, *, dedicated: bool) -> str:
     return address("/room", kind="flavor", **_common(dedicated=dedicated), cluster=cluster, hosts="no")
 
 
-def room_for_common(cluster: str | None, *, dedicated: bool) -> CapacityCount:
-    """Return how many more of the usual request fit."""
-    request = RequestKind(flavor=flavor_document(_common(dedicated=dedicated)))
-    return use_cases().planning.capacity(Question({"it": request}, cluster, ()))["it"].total
+def room_for_common(cluster: str | None, *, dedicated: bool) -> tuple[CapacityCount, int]:
+    """Return how many more of the usual request fit, and how many of these at least on closed nodes."""
+    request = {"it": RequestKind(flavor=flavor_document(_common(dedicated=dedicated)))}
+    counted = use_cases().planning.capacity
+    total = counted(Question(request, cluster, ()))["it"].total
+    closed = closed_hosts(cluster)
+    rooms = [counted(Question(request, name, (BY_HOST,)))["it"] for name in closed]
+    return total, sum(_on_closed(room, closed) for room in rooms)
+
+
+def closed_hosts(cluster: str | None) -> dict[str, set[str]]:
+    """Return the hosts (uuids) of closed nodes by cluster; large clusters are left out."""
+    seen = (each for each in clusters() if cluster in (None, each.name) and 0 < each.nodes <= MOST_NODES)
+    names = [each.name for each in seen if may("clusters:nodes:show", each.name)]
+    found = {name: {node.provider for node in use_cases().closed_nodes.of(name)} for name in names}
+    return {name: hosts for name, hosts in found.items() if hosts}
+
+
+def _on_closed(room: KindRoom, closed: Mapping[str, set[str]]) -> int:
+    hosts = set[str]().union(*closed.values())
+    return sum(host.lower for host in room.hosts or () if host.uuid in hosts)
 
 
 @page("/room")
 @page("/room", "POST", reads=True)
 def _room() -> Response:
+    if moved := as_query("/room"):
+        return moved
     kind, given = chosen_kind(), asked()
     found, mistakes = answered(lambda: _counted(kind, given), given)
-    best = [] if found is None else _best(found)
+    room, before = (None, None) if found is None else found
+    best = [] if room is None else _best(room)
+    cluster = given.get("cluster") or None
+    # Nodes that are closed to pods have no room for a pod, and pods count with all that they use.
+    counts_nodes = kind != "pod" and any(each.nodes and cluster in (None, each.name) for each in clusters())
+    on_closed = 0
+    if room is not None and counts_nodes and wanted() == HTML:
+        on_closed = _on_closed(room, closed_hosts(cluster))
     return shown_answer(
         "room.html",
-        found,
+        room,
         mistakes,
-        lambda: dump(KindRoomShownSchema, found),
-        lambda: (_COLUMNS, [] if found is None else list(_rows(found))),
-        room=found,
-        groups=[] if found is None else list(_groups(found)),
+        lambda: dump(KindRoomShownSchema, room),
+        lambda: (_COLUMNS, [] if room is None else list(_rows(room))),
+        room=room,
+        before=None if before is None else number_of(before),
+        counts_nodes=counts_nodes,
+        on_closed=on_closed,
+        groups=[] if room is None else list(_groups(room)),
         hosts=best,
-        unlisted=0 if found is None else len(found.hosts or ()) - len(best),
+        unlisted=0 if room is None else len(room.hosts or ()) - len(best),
+        mend=None if room is None or room.total.upper or kind != "query" else mend_of(given),
     )
 
 
-def _counted(kind: str, given: Mapping[str, str]) -> KindRoom:
-    """Return the answer for the only kind in the form; counting requires a policy rule of its own."""
+def _counted(kind: str, given: Mapping[str, str]) -> tuple[KindRoom, CapacityCount | None]:
+    """Return the answer for the only kind in the form, and the count with the hosts that it is to go without.
+
+    Counting requires a policy rule of its own.
+    """
     if kind == "query":
         pairs = operations.read(given.get("query", "").strip().lstrip("?"))
         if given.get("cluster") and all(name != "cluster" for name, _ in pairs):
             pairs.append(("cluster", given["cluster"]))
         parsed = routes.of_parameters([pair for pair in pairs if pair[0] != "by"])
-        wanted, cluster = parsed.kinds["query"], parsed.cluster
+        request, cluster = parsed.kinds["query"], parsed.cluster
     else:
-        wanted = request_kind(kind, given)
+        request = request_kind(kind, given)
         cluster = cluster_of_pod(given) if kind == "pod" else given.get("cluster") or None
     without = tuple(filter(None, (name.strip() for name in given.get("without", "").split(","))))
     by = (BY_CLUSTER, BY_AGGREGATE) if given.get("hosts") == "no" else BY
     require("capacity:show", cluster)
-    question = Question({"it": wanted}, cluster, by, WorldRequest(without), place=lambda _: "")
+    question = Question({"it": request}, cluster, by, WorldRequest(without), place=lambda _: "")
     (found,) = use_cases().planning.capacity(question).values()
-    return found
+    if not without:
+        return found, None
+    (before,) = use_cases().planning.capacity(replace(question, by=(), world=NOTHING_DIFFERENT)).values()
+    return found, before.total
 
 
 def request_kind(kind: str, given: Mapping[str, str]) -> RequestKind:
@@ -104,7 +146,7 @@ def _best(found: KindRoom) -> list[list[str]]:
     having = (host for host in found.hosts or () if host.upper)
     hosts = sorted(having, key=lambda host: (-host.lower, host.name or ""))[:_HOSTS_SHOWN]
     return escaped(
-        (each.like or each.uuid, each.name or each.uuid, number_of(each), units.plain(each.runs_out_first))
+        (each.like or each.uuid, each.name or each.uuid, number_of(each), _called(found, each.runs_out_first))
         for each in hosts
     )
 
@@ -131,15 +173,22 @@ def _groups(found: KindRoom) -> Iterator[GroupRoom]:
     for room in found.aggregates or ():
         rooms.append((f"aggregate {room.name or room.place}", room.place if room.name else "", room))
     for name, uuid, room in rooms:
-        stranded = [
-            f"{units.amount(each.stranded, of)} of {units.plain(of)}"
-            for of, each in room.classes.items()
-            if each.stranded
-        ]
-        first = units.plain(room.runs_out_first or "")
+        amounts = {of: each.stranded for of, each in room.classes.items() if each.stranded}
+        if found.resources is None:
+            stranded = [units.amount_of(each, of) for of, each in amounts.items()]
+        else:
+            stranded = each_once(amounts, found.resources)
+        first = _called(found, room.runs_out_first or "")
         yield GroupRoom(
             name, uuid, number_of(room), first, room.taking, room.hosts, room.fragmentation, stranded
         )
+
+
+def _called(found: KindRoom, resource_class: str) -> str:
+    """Return the name of a class, for pods that of the resource."""
+    if not resource_class or found.resources is None:
+        return units.plain(resource_class)
+    return name_of(resource_class, found.resources[resource_class])
 
 
 def number_of(room: CapacityCount | HostCount) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from placement.web import units
+from placement.engine.domain.units import VIRTUAL_FUNCTION, unit_of
 
 
 class Example(NamedTuple):
@@ -35,7 +35,7 @@ def examples(classes: Collection[str]) -> Iterator[Example]:
     for needed, words, query in _KNOWN:
         if needed.issubset(classes):
             yield Example(words, query)
-    functions = [name for name in classes if units.unit_of(name).name == units.VIRTUAL_FUNCTION]
+    functions = [name for name in classes if unit_of(name).name == VIRTUAL_FUNCTION]
     for name in functions[:_MOST_NETWORKS]:
         network = _NETWORK.search(name)
         where = f" on physnet {network[1].lower()}" if network else ""

@@ -29,7 +29,7 @@ from placement.providers.fleet import (
     HostFigure,
 )
 from placement.web import units
-from placement.web.capacity import common_room, room_for_common
+from placement.web.capacity import MOST_NODES, closed_hosts, common_room, room_for_common
 from placement.web.changes import refused_now
 from placement.web.records import ChangeRow, rows_of
 from placement.web.templating import (
@@ -259,8 +259,6 @@ _SHOWN = 8
 _NONE, _NEITHER = "none", "neither"
 _DEDICATED = "PCPU"
 _OFTEN = {"PCPU", "VCPU", "MEMORY_MB", NODE_CPU, NODE_MEMORY}
-# Larger clusters have their nodes read for a page of their own only.
-_MOST_NODES = 2000
 
 
 @page("/")
@@ -338,11 +336,13 @@ def _counted() -> Response:
     dedicated = _DEDICATED in use_cases().hosts.look(only).classes()
     sees_room = may("capacity:show", only)
     seen = [each for each in clusters() if each.nodes and may("clusters:nodes:show", each.name)]
-    small = [each.name for each in seen if each.nodes <= _MOST_NODES]
-    closed = {(each.cluster, each.node) for name in small for each in use_cases().closed_nodes.of(name)}
+    small = [each.name for each in seen if each.nodes <= MOST_NODES]
+    room, on_closed = room_for_common(only, dedicated=dedicated) if sees_room else (None, 0)
     document = {
-        "room": room_for_common(only, dedicated=dedicated).lower if sees_room else None,
-        "closed_nodes": len(closed),
+        "room": None if room is None else room.lower,
+        "room_at_most": None if room is None else room.upper,
+        "room_on_closed_nodes": on_closed,
+        "closed_nodes": sum(map(len, closed_hosts(only).values())),
         "nodes": sum(each.nodes for each in seen if each.name in small),
         "large_clusters": len(seen) - len(small),
     }

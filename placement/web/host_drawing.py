@@ -14,6 +14,7 @@ from typing import Any
 from markupsafe import Markup
 
 from placement.engine.domain.inventories import Inventory
+from placement.engine.domain.units import unit_of
 from placement.engine.numa.cpus import format_cpu_list
 from placement.engine.numa.host import ExclusiveLevel
 from placement.pods.views import CpuView, HostView, NodeView, TreeMember
@@ -307,7 +308,7 @@ class _Artist:
 
     def _pieces(self, member: TreeMember, name: str, capacity: int) -> Markup | None:
         """Return the boxes of devices with their owners, None for many and for what is no device."""
-        if not 0 < capacity <= _MOST_PIECES or units.unit_of(name).name not in _DEVICES:
+        if not 0 < capacity <= _MOST_PIECES or unit_of(name).name not in _DEVICES:
             return None
         held = self._held.get((member.uuid, name), ())
         owners = list(islice(_one_by_one(held), capacity))

@@ -12,6 +12,7 @@ from placement.engine.domain.errors import BadRequest
 from placement.http.context import use_cases
 from placement.http.gate import cluster_of_query
 from placement.http.schemas import dump
+from placement.planning.goals import TIME_UP
 from placement.planning.making_room import PlanLimits
 from placement.planning.plans import (
     DEFRAGMENT,
@@ -26,10 +27,11 @@ from placement.planning.plans import (
     PlanRequest,
 )
 from placement.planning.schemas import PlanShownSchema
+from placement.web import units
 from placement.web.capacity import request_kind
-from placement.web.requests import answered, chosen_kind, shown_answer, typed_query
+from placement.web.requests import answered, as_query, chosen_kind, shown_answer, typed_query
 from placement.web.search_results import query_text, summed
-from placement.web.templating import asked, page, whole
+from placement.web.templating import asked, may, page, whole
 
 GOALS = {
     FIT: "Make requests fit",
@@ -41,7 +43,9 @@ HOW = {
     REWRITING: "rewrite: the record of the consumer changes. Placement moves no machine: migrate it first.",
     EVICTION: "evict: Kubernetes ends the pod, and its controller starts it again on the new node.",
 }
+_DONE = {FIT: ("make room for", "request"), EMPTY: ("empty", "host"), FREE: ("free", "host")}
 _USUAL_MOVES, _MOST = 20, 1000
+_LEFT_SHOWN = 50
 _COLUMNS = ("step", "consumer", "project", "user", "from", "to", "by", "pod", "cpuset")
 # The fields that show that the form is filled in; each goal reads some of them.
 _FILLED = ("query", "vcpus", "pod", "hosts", "free")
@@ -55,6 +59,8 @@ def _cluster_of_form() -> dict[str, str]:
 @page("/moves", rule="plans:make", target=cluster_of_query)
 @page("/moves", "POST", "plans:make", target=_cluster_of_form, reads=True)
 def _moves() -> Response:
+    if moved := as_query("/moves"):
+        return moved
     given = asked()
     goal = given.get("goal", FIT)
     if goal not in GOALS:
@@ -73,6 +79,8 @@ def _moves() -> Response:
         plan=plan,
         names=names,
         moves=[] if plan is None else [PlannedMove(move, _sums(move)) for move in plan.moves],
+        left=[] if plan is None else list(_left(plan)),
+        heading="" if plan is None else _heading(plan),
         how={} if plan is None else {by: HOW[by] for by in HOW if any(move.by == by for move in plan.moves)},
         command="" if plan is None else _command(goal, kind, given),
     )
@@ -83,6 +91,45 @@ class PlannedMove(NamedTuple):
 
     move: Move
     amounts: Mapping[str, int]
+
+
+class StayingConsumer(NamedTuple):
+    """A consumer that stays, by name, with its host, and why."""
+
+    uuid: str
+    name: str
+    host: str
+    host_name: str
+    why: str
+
+
+def _left(plan: Plan) -> Iterator[StayingConsumer]:
+    """Yield the first consumers that stay."""
+    shown = plan.left[:_LEFT_SHOWN]
+    uuids = {each.consumer for each in shown}
+    pods = use_cases().finder.names_of_pods(uuids)
+    holders = use_cases().holdings.of_consumers(uuids) if may("allocations:list") else {}
+    places = use_cases().host_views.places({each.host for each in shown})
+    for each in shown:
+        holder = holders.get(each.consumer)
+        owner = each.consumer if holder is None else f"{holder.consumer.project_id}/{holder.consumer.user_id}"
+        host = places[each.host].name if each.host in places else each.host
+        yield StayingConsumer(each.consumer, pods.get(each.consumer, owner), each.host, host, each.why)
+
+
+def _heading(plan: Plan) -> str:
+    """Return in few words what a plan achieves."""
+    moves = units.counted(len(plan.moves), "move")
+    if plan.achieved >= plan.wanted:
+        are = "is" if len(plan.moves) == 1 else "are"
+        return f"{moves} {are} enough" if plan.moves else "No move is needed"
+    if not plan.moves:
+        return "Not decided in time" if plan.why == TIME_UP else "No moves help"
+    if plan.goal == DEFRAGMENT:
+        return f"{moves} would help"
+    do, things = _DONE[plan.goal]
+    of = f"{units.number(plan.achieved)} of {units.counted(plan.wanted, things)}"
+    return f"{moves} would {do} {of}"
 
 
 def _sums(move: Move) -> Mapping[str, int]:

@@ -44,7 +44,7 @@ _WITH_PASSWORD = ("user", "password", "project", "user_domain", "project_domain"
 _ADVICE = {
     400: "Correct what the message names, and send it again.",
     401: "Sign in again.",
-    403: "Ask an administrator for a role that the policy file gives this rule, or sign in as another user.",
+    403: "Ask an administrator for a role to which the policy gives this rule, or sign in as another user.",
     404: "It may have been deleted or renamed, or the address has a mistake. Look for it by its name above.",
     405: "Open the page from the navigation.",
     409: "Something changed meanwhile. Reload the page and look again.",
@@ -130,6 +130,7 @@ def attach(application: Flask) -> None:
     application.register_blueprint(blueprint)
     filters = {
         "amount": units.amount,
+        "amount_of": units.amount_of,
         "plain_class": units.plain,
         "requested": units.requested,
         "named": templating.named,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeVar
 
 import orjson
@@ -17,9 +19,10 @@ from placement.allocations.rendering import score_members
 from placement.common.documents import MOST_MANIFEST_VALUES, manifest_of_kind, parse_yaml
 from placement.common.microversions import NEWEST
 from placement.engine.domain import request_scope
-from placement.engine.domain.errors import BadRequest, NotFound
+from placement.engine.domain.errors import BadRequest, Conflict, Forbidden, NotFound
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.engine.domain.inventories import ConsumerClaim
+from placement.engine.domain.units import unit_of
 from placement.engine.numa.cpus import parse_cpu_list
 from placement.flavors.nova.flavor import FlavorRefused
 from placement.flavors.nova.translation import translation_document
@@ -30,16 +33,16 @@ from placement.pods.reading import PodDocument
 from placement.pods.schemas import PodTranslationSchema, PreviewSchema
 from placement.pods.views import NamedPlace
 from placement.providers.fleet import QueryNames
-from placement.web import units
 from placement.web.examples import Example, examples
-from placement.web.mistakes import Mistake, mistake
-from placement.web.search_results import by_host, funnel, mend, missed_hosts
+from placement.web.mistakes import Mistake, in_field, is_of_query, mistake
+from placement.web.search_results import Mend, by_host, funnel, mend, missed_hosts, query_text
 from placement.web.templating import (
     HTML,
     Table,
     address,
     asked,
     clusters,
+    html,
     may,
     page,
     require,
@@ -78,6 +81,8 @@ _AMOUNTS = {"vcpus": "vcpus", "ram": "memory_mb", "disk": "root_gb"}
 @page("/why")
 @page("/why", "POST", reads=True)
 def _why() -> Response:
+    if moved := as_query("/why"):
+        return moved
     kind, given = chosen_kind(), asked()
     found, mistakes = answered(lambda: _ASKED[kind](given), given)
     document = {} if found is None else found.document
@@ -140,10 +145,19 @@ def _names() -> Response:
     names = _offered()
     # CPUs first, then the standard classes, then custom ones.
     usual = sorted(names.classes, key=lambda each: (each.startswith("CUSTOM_"), not each.endswith("CPU")))
-    counted = [(each, units.unit_of(each)) for each in usual]
+    counted = [(each, unit_of(each)) for each in usual]
     classes = [{"name": each, "unit": unit.name, "divisor": unit.divisor} for each, unit in counted]
     body = orjson.dumps({"classes": classes, "traits": names.traits})
     return Response(body, content_type="application/json")
+
+
+def as_query(path: str) -> Response | None:
+    """Return the way to the page with the parameters of the API as its query, None if there are none."""
+    given = [each for each in request.args.items(multi=True) if is_of_query(each[0])]
+    if not given or "query" in request.args:
+        return None
+    others = {name: value for name, value in request.args.items() if not is_of_query(name)}
+    return to(address(path, **others, query=query_text(given)))
 
 
 def chosen_kind() -> str:
@@ -163,13 +177,41 @@ def answered(
     try:
         return ask(), []
     except FlavorRefused as refused:
-        return None, [Mistake(message) for _, message in refused.problems]
+        return None, [Mistake(in_field(message)) for _, message in refused.problems]
     except NotFound as error:
         return None, [Mistake(str(error), status=404)]
     except BadRequest as error:
         text = given.get("query", "") if chosen_kind() == "query" else ""
         names = _known_names() if text else ()
-        return None, [mistake(each, text, names) for each in getattr(error, "findings", (str(error),))]
+        found = [mistake(each, text, names) for each in getattr(error, "findings", (str(error),))]
+        return None, [each if each.word else _of_host(each, given) for each in found]
+
+
+_UNKNOWN_HOST = re.compile(r"(?:world\.(without)|goal\.empty)\[\d+\]: there is no host '(.*)' here")
+_MOST_LIKE = 50
+
+
+def _of_host(found: Mistake, given: Mapping[str, str]) -> Mistake:
+    """Return a mistake with its field by name, and if it is an unknown host, with a host that is like it."""
+    message = in_field(found.message)
+    unknown = _UNKNOWN_HOST.match(found.message)
+    if unknown is None:
+        return found._replace(message=message)
+    field, name = unknown[1] or "hosts", unknown[2]
+    before, _, after = given.get(field, "").partition(name)
+    instead = _host_like(name, given.get("cluster") or None)
+    return Mistake(f"{message}.", before, name, after, instead, field=field)
+
+
+def _host_like(name: str, cluster: str | None) -> str:
+    """Return the name of a host that is like this name, empty if there is none or the caller sees none."""
+    with suppress(Forbidden, NotFound):
+        for part in filter(None, (name, re.split(r"\d", name)[0])):
+            found = use_cases().finder.providers(part, cluster, _MOST_LIKE)
+            like = get_close_matches(name, [each.name for each in found if each.is_root], 1, 0.5)
+            if like:
+                return like[0]
+    return ""
 
 
 def _known_names() -> set[str]:
@@ -197,19 +239,42 @@ def _drawn(found: SearchFound, given: Mapping[str, str]) -> dict[str, Any]:
     """Return the parts of a page about an answer that its document has in another form."""
     explanation = found.document["explanation"]
     missed = missed_hosts(explanation["nearest"], found.places)
-    drawn = {"steps": funnel(explanation), "missed": missed, "searched": found.cluster, "called": {}}
+    drawn: dict[str, Any] = {"missed": missed, "searched": found.cluster, "called": {}}
+    whole = None if found.search is None else use_cases().hosts.look(found.cluster).hosts
+    drawn["steps"] = funnel(explanation, whole)
     if found.search is not None:
-        hosts = {each["host"]["uuid"] for each in found.document["candidates"]}
-        hosts |= {place.root_uuid for place in found.places.values()}
+        given_by = {each["host"]["uuid"] for each in found.document["candidates"]}
+        hosts = given_by | {place.root_uuid for place in found.places.values()}
         classes = {stage["resource_class"] for stage in explanation["stages"] if "resource_class" in stage}
         uses = found.search.uses(sorted(hosts), classes & found.search.names.class_ids.keys())
-        drawn["hosts"] = by_host(found.document["candidates"], uses)
+        nodes = use_cases().host_views.nodes(given_by, lambda cluster: may("clusters:nodes:show", cluster))
+        drawn["hosts"] = by_host(found.document["candidates"], uses, nodes)
         texts = [stage["condition"] for stage in explanation["stages"]]
         texts += [str(each["score_parts"]) for each in found.document["candidates"]]
         drawn["called"] = use_cases().aggregates.called(found.cluster, uuids_in(" ".join(texts)))
         pairs = typed_query(given)
-        drawn["mend"] = mend(explanation, pairs, uses) if pairs else None
+        drawn["mend"] = _mended(found, pairs)
+    if "query_used" in found.document:
+        used = found.document["translation"][found.document["query_used"]]
+        drawn["asked_with"] = query_text(operations.read(used))
     return drawn
+
+
+def _mended(found: SearchFound, pairs: operations.Parameters) -> Mend | None:
+    """Return the query of some parameters with an amount split, if it may fit then."""
+    why = None if found.search is None else found.search.explanation
+    alternative = None if why is None else why.alternative
+    if alternative is None or not pairs:
+        return None
+    return mend(found.document["explanation"], pairs, alternative, found.places[alternative.provider].name)
+
+
+def mend_of(given: Mapping[str, str]) -> Mend | None:
+    """Return the query in a form with an amount split, if it may fit then and the caller may ask."""
+    try:
+        return _mended(_query(given), typed_query(given))
+    except Forbidden:
+        return None
 
 
 def typed_query(given: Mapping[str, str]) -> operations.Parameters:
@@ -244,7 +309,11 @@ def _flavor(given: Mapping[str, str]) -> SearchFound:
     _show_only(cluster)
     found = use_cases().flavors.find(document)
     translation = translation_document(found.translation)
-    beside = {"translation": translation, "query_used": found.query_used}
+    beside = {
+        "translation": translation,
+        "query_used": found.query_used,
+        "warnings": translation["ignored"],
+    }
     return _searched("flavor", found.search, NO_OPTIONS, cluster, **beside)
 
 
@@ -286,6 +355,8 @@ def _searched(
     explanation = dump(ExplanationShownSchema, search.explanation)
     mentioned = {uuid for each in elements for uuid in each["allocations"]}
     mentioned |= {each["resource_provider"]["uuid"] for each in explanation["nearest"]}
+    if search.explanation is not None and search.explanation.alternative is not None:
+        mentioned.add(search.explanation.alternative.provider)
     places = use_cases().host_views.places(mentioned)
     candidates = [_candidate(each, places) for each in elements]
     document = {"kind": kind, "candidates": candidates, "explanation": explanation, **beside}
@@ -432,8 +503,22 @@ def _claim_pod() -> Response:
     namespace, name = str(metadata.get("namespace") or "default"), str(metadata.get("name") or "")
     if not name:
         raise BadRequest("Pod.metadata.name: a pod that is placed needs a name")
-    if given.get("node"):
-        use_cases().pods.bind(cluster, namespace, name, "", given["node"], pod)
-    else:
-        use_cases().pods.place(cluster, PodDocument.named(cluster, namespace, name, pod))
-    return to(address(f"/pods/{cluster}/{namespace}/{name}", claimed=1))
+    own_page = f"/pods/{cluster}/{namespace}/{name}"
+    try:
+        if given.get("node"):
+            use_cases().pods.bind(cluster, namespace, name, "", given["node"], pod)
+        else:
+            use_cases().pods.place(cluster, PodDocument.named(cluster, namespace, name, pod))
+    except Conflict as error:
+        # With the form as it was, so that another node can be chosen.
+        return html(
+            "why.html",
+            409,
+            document={},
+            kind="pod",
+            given=given,
+            mistakes=[Mistake(str(error), status=409)],
+            conflicting=address(own_page),
+            clusters=[cluster],
+        )
+    return to(address(own_page, claimed=1))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 import orjson
 
-from placement.engine.domain.explanation import ConditionKind, CountedUnit, Reason
-from placement.pods.views import NamedPlace
+from placement.engine.domain.explanation import Alternative, ConditionKind, CountedUnit, Reason
+from placement.engine.domain.inventories import NUMA_ROOT
+from placement.pods.host import Place
+from placement.pods.node_info import NodeInfo
+from placement.pods.views import Closure, NamedPlace, closures
 from placement.web import units
 from placement.web.templating import address
 
@@ -32,30 +36,41 @@ class ClaimedUse(NamedTuple):
 
 
 class CandidateRow(NamedTuple):
-    """A candidate: what it gives and on which providers, its score with the parts, and the claim as JSON."""
+    """A candidate: what it gives and on which providers, its score with the parts, and the claim as JSON.
+
+    `beyond` is a sentence if its node as a whole has less left, beside its pods, than the claim takes.
+    """
 
     amounts: Mapping[str, int]
     providers: str
     score: str
     parts: Sequence[str]
     claim: str
+    beyond: str
 
 
 class CandidateHost(NamedTuple):
-    """A host with its candidates, best first, and its use after the first of them is claimed."""
+    """A host with its candidates, best first, and its use after the first of them is claimed.
+
+    If it is a node, `closed` are the reasons for which it takes no pods, or only some.
+    """
 
     uuid: str
     name: str
     offers: list[CandidateRow]
     uses: Sequence[ClaimedUse]
+    closed: Sequence[tuple[Closure, str]]
 
 
-def by_host(candidates: Iterable[Mapping[str, Any]], uses: Mapping[str, Use]) -> list[CandidateHost]:
-    """Return the hosts of candidates in the order of their best ones; `uses` are by the uuids of hosts."""
+def by_host(
+    candidates: Iterable[Mapping[str, Any]], uses: Mapping[str, Use], nodes: Mapping[str, NodeInfo]
+) -> list[CandidateHost]:
+    """Return the hosts of candidates in the order of their best ones; `uses` and `nodes` are by host uuid."""
     found: dict[str, CandidateHost] = {}
     for each in candidates:
-        uuid, name = each["host"]["uuid"], each["host"]["name"]
-        offer = _offer(each)
+        uuid, name, node = each["host"]["uuid"], each["host"]["name"], nodes.get(each["host"]["uuid"])
+        as_node = [] if node is None else list(_as_node(node, each["allocations"].values()))
+        offer = _offer(each, as_node)
         if uuid not in found:
             use = uses.get(uuid, {})
             after = [
@@ -63,13 +78,32 @@ def by_host(candidates: Iterable[Mapping[str, Any]], uses: Mapping[str, Use]) ->
                 for of, amount in offer.amounts.items()
                 if use.get(of, _NOTHING)[0]
             ]
-            found[uuid] = CandidateHost(uuid, name, [], after)
+            closed = [] if node is None else list(closures(node))
+            found[uuid] = CandidateHost(uuid, name, [], after + as_node, closed)
         found[uuid].offers.append(offer)
     return list(found.values())
 
 
-def _offer(candidate: Mapping[str, Any]) -> CandidateRow:
+def _as_node(node: NodeInfo, given: Iterable[Mapping[str, Any]]) -> Iterator[ClaimedUse]:
+    """Yield the use of a node as a whole, pods included, before and after a claim that names its parts."""
+    claim = {
+        Place(node.identity.path(each["name"]), name): amount
+        for each in given
+        for name, amount in each["resources"].items()
+    }
+    named = {place.resource_class for place in claim}
+    for name, use in node.host_after(claim).items():
+        if name not in named:
+            yield ClaimedUse(name, *use)
+
+
+def _offer(candidate: Mapping[str, Any], as_node: Iterable[ClaimedUse]) -> CandidateRow:
     given, host = candidate["allocations"], candidate["host"]["name"]
+    beyond = " and ".join(
+        units.share(use.capacity - use.before, use.capacity, use.resource_class)
+        for use in as_node
+        if use.after > use.capacity
+    )
     amounts = summed(each["resources"] for each in given.values())
     names = [below(each["name"], host) for each in given.values()]
     claim = {uuid: each["resources"] for uuid, each in given.items()}
@@ -81,6 +115,7 @@ def _offer(candidate: Mapping[str, Any]) -> CandidateRow:
         "" if score is None else str(score),
         parts,
         orjson.dumps(claim).decode(),
+        beyond and f"The node has {beyond} left beside its pods: less than the claim takes.",
     )
 
 
@@ -125,25 +160,30 @@ class FunnelStep(NamedTuple):
 
 
 _OF_CLUSTER = "of cluster "
+# The groups that the rows of the form make are named nowhere there.
+_OF_ROWS = re.compile(r"_(\d+|numa|several)")
 _LEADS = ("trees that can give ", "trees ", "roots with ", "roots in ", "roots ")
 
 
-def funnel(explanation: Mapping[str, Any]) -> list[FunnelStep]:
+def funnel(explanation: Mapping[str, Any], hosts: int | None = None) -> list[FunnelStep]:
     """Return the stages up to the first that no host passed; without joint ones that took nothing away.
 
     A search that ended at its limit says nothing about hosts that it did not come to, so its end is left out.
-    All hosts are the trees, or nodes, that came to the first stage that counts these.
+    All hosts are the nodes that came to the first stage that counts these, unless `hosts` says how many trees
+    are hosts. Stages count each part of a request alone, so a step has at most what the one before has.
     """
     stages = explanation["stages"]
     whole = (stage["came"] for stage in stages if stage["counted"] != CountedUnit.PROVIDERS)
-    every = next(whole, 0)
+    left = every = next(whole, 0) if hosts is None else hosts
     steps: list[FunnelStep] = []
     for at, stage in enumerate(stages):
         is_empty = at == explanation["first_empty"]
+        left = min(left, stage["trees"])
         is_joint = stage["kind"] in (ConditionKind.GROUPS, ConditionKind.COMBINATION) or _clusters_of(stage)
         is_cut = stage["kind"] == ConditionKind.COMBINATION and not explanation["complete"]
-        if is_empty or not (is_cut or (is_joint and steps and steps[-1].hosts == stage["trees"])):
-            steps.append(FunnelStep(*_words(stage), stage["trees"], every, is_empty))
+        is_idle = is_joint and steps and steps[-1].hosts == left
+        if is_empty or not (is_cut or is_idle or stage["kind"] == ConditionKind.ANY):
+            steps.append(FunnelStep(*_words(stage), left, every, is_empty))
         if is_empty:
             break
     return steps
@@ -153,18 +193,22 @@ def _words(stage: Mapping[str, Any]) -> tuple[str, str]:
     """Return the condition of a stage in words, and a remark."""
     text, group = stage["condition"], f"group {stage['group']}" if stage["group"] else ""
     text = text.removeprefix(f"{group}, ")
+    if _OF_ROWS.fullmatch(stage["group"] or ""):
+        group = ""
     if stage["kind"] == ConditionKind.AMOUNT and "resource_class" in stage:
         name, wanted = stage["resource_class"], stage["wanted"]
-        part = "a part of " if text.startswith("a part of ") else ""
+        part = "some of " if text.startswith("a part of ") else ""
         on = "on one provider" if stage["counted"] == CountedUnit.PROVIDERS and not part else ""
         remarks = filter(None, (units.plain(name), on, group))
         return f"{part}{units.amount(wanted, name)} free", ", ".join(remarks)
     if stage["kind"] == ConditionKind.GROUPS:
-        return "a provider for each part of the request", text.partition(" up to ")[2]
+        return "all of the above on one host", ""
     if stage["kind"] == ConditionKind.COMBINATION:
-        return "room for all parts side by side", "sums, group_policy, same_subtree"
+        return "all of the above side by side", "sums, group_policy, same_subtree"
     if clusters := _clusters_of(stage):
         return f"in cluster {', '.join(clusters)}", group
+    if text == f"trait {NUMA_ROOT}":
+        return "a NUMA node", group
     lead = next((each for each in _LEADS if text.startswith(each)), "")
     return text.removeprefix(lead), group
 
@@ -227,9 +271,9 @@ def _sentences(misses: Sequence[Mapping[str, Any]], host: str) -> Iterator[str]:
         else:
             yield from miss["sentences"]
     for (name, wanted, free), providers in alike.items():
-        missing = units.amount(wanted - free, name)
+        missing = units.amount_of(wanted - free, name)
         on = units.listed(providers, 1)
-        yield f"{missing} of {units.plain(name)} missing: {units.share(free, wanted, name)} free on {on}"
+        yield f"{missing} missing: {units.share(free, wanted, name)} free on {on}"
 
 
 def _marking(path: str, misses: Sequence[Mapping[str, Any]]) -> str:
@@ -259,28 +303,27 @@ _OF_GROUP = ("required", "member_of", "in_tree")
 
 
 def mend(
-    explanation: Mapping[str, Any], pairs: Sequence[tuple[str, str]], uses: Mapping[str, Use]
+    explanation: Mapping[str, Any],
+    pairs: Sequence[tuple[str, str]],
+    alternative: Alternative,
+    where: str,
 ) -> Mend | None:
-    """Return the query with the amount of the first empty stage split, if a host has more than one provider.
+    """Return the query with the amount of the first empty stage split, if that is the alternative.
 
-    `uses`: capacity and use of the hosts of the near misses.
+    `where` is the name of the provider below which others have enough of it.
     """
     if explanation["first_empty"] is None:
         return None
     stage = explanation["stages"][explanation["first_empty"]]
-    name, group = stage.get("resource_class"), stage["group"]
+    name, group = alternative.resource_class, stage["group"]
     is_split = name in dict(pairs).get(f"split{group}", "").split(",")
-    if stage["kind"] != ConditionKind.AMOUNT or group is None or is_split:
+    if stage.get("resource_class") != name or group is None or is_split:
         return None
     if not group and not _can_part(pairs, name):
         return None
-    best = max((miss.get("free") or 0 for miss in explanation["nearest"]), default=0)
-    free = max((use[name][0] - use[name][1] for use in uses.values() if name in use), default=0)
-    if free <= best:
-        return None
     words = (
-        f"One provider of {units.plain(name)} has at most {units.amount(best, name)} free, "
-        f"all of a host together {units.amount(free, name)}."
+        f"No single provider of {units.plain(name)} has {units.amount(alternative.wanted, name)} free. "
+        f"In {where} {alternative.givers} together have {units.amount(alternative.free, name)}."
     )
     return Mend(words, query_text(_with_split(pairs, name, group)))
 

@@ -5,70 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 from markupsafe import Markup
 
 from placement.common.host_use import NODE_CPU, NODE_MEMORY
+from placement.engine.domain.units import PIECES, REMEMBERED, VIRTUAL_FUNCTION, unit_of
 
 _GIBI = 1024
-# Amounts repeat from host to host; writing one takes longer than looking it up.
-_REMEMBERED = 4096
-
-
-class Unit(NamedTuple):
-    """A unit that people read, and how many units of a class make one of it."""
-
-    name: str
-    divisor: int = 1
-
-
-VIRTUAL_FUNCTION = "VF"
-_KNOWN = {
-    "VCPU": Unit("vCPU"),
-    "PCPU": Unit("CPU"),
-    "MEMORY_MB": Unit("GiB", _GIBI),
-    "MEM_ENCRYPTION_CONTEXT": Unit("contexts"),
-    "DISK_GB": Unit("GiB"),
-    "VGPU": Unit("vGPU"),
-    "SRIOV_NET_VF": Unit(VIRTUAL_FUNCTION),
-    "NET_BW_EGR_KILOBIT_PER_SEC": Unit("Mbit/s", 1000),
-    "NET_BW_IGR_KILOBIT_PER_SEC": Unit("Mbit/s", 1000),
-}
-_BY_END = {
-    "_CPU_MILLI": Unit("CPU", 1000),
-    # Koordinator counts these in thousandths, too.
-    "_BATCH_CPU": Unit("CPU", 1000),
-    "_MID_CPU": Unit("CPU", 1000),
-    "_MILLI": Unit("thousandths"),
-    "_MEMORY_MB": Unit("GiB", _GIBI),
-    "_MB": Unit("GiB", _GIBI),
-    "_GB": Unit("GiB"),
-    "HUGEPAGES_1GI": Unit("pages of 1 GiB"),
-    "HUGEPAGES_2MI": Unit("pages of 2 MiB"),
-    "_PODS": Unit("pods"),
-}
 _ALL_PODS = {NODE_CPU: "CPU, all pods", NODE_MEMORY: "Memory, all pods"}
 _FIRST = (NODE_CPU, NODE_MEMORY, "PCPU", "VCPU", "MEMORY_MB", "DISK_GB")
 _LONGEST_NAME, _KEPT = 24, 11
 _HIGH = 90
-_PIECES = Unit("pieces")
 _PAIR = Markup('<span class="pair">{} <span class="note">{}</span></span>')
 _PLURALS = ("pieces", "pods", "contexts")
 
 
-@lru_cache(_REMEMBERED)
-def unit_of(resource_class: str) -> Unit:
-    """Return the unit of a class; unknown classes are counted in pieces."""
-    found = _KNOWN.get(resource_class)
-    if found is not None:
-        return found
-    if "SRIOV" in resource_class:
-        return Unit(VIRTUAL_FUNCTION)
-    return next((unit for end, unit in _BY_END.items() if resource_class.endswith(end)), _PIECES)
-
-
-@lru_cache(_REMEMBERED)
+@lru_cache(REMEMBERED)
 def amount(value: float, resource_class: str) -> str:
     """Return an amount with its unit: `12 CPU`, `1.5 GiB`."""
     unit = unit_of(resource_class)
@@ -76,11 +28,17 @@ def amount(value: float, resource_class: str) -> str:
     return f"{number(value / unit.divisor)} {name}"
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(REMEMBERED)
 def share(part: float, whole: float, resource_class: str) -> str:
     """Return a part of a whole with their unit: `3 of 12 CPU`."""
     unit = unit_of(resource_class)
     return f"{number(part / unit.divisor)} of {number(whole / unit.divisor)} {unit.name}"
+
+
+def amount_of(value: float, resource_class: str) -> str:
+    """Return an amount with its unit, and its class where that says more: `6 CPU of PCPU`, `4 vCPU`."""
+    says_all = unit_of(resource_class).name.casefold() == plain(resource_class).casefold()
+    return amount(value, resource_class) + ("" if says_all else f" of {plain(resource_class)}")
 
 
 def counted(count: int, thing: str, things: str = "") -> str:
@@ -88,7 +46,7 @@ def counted(count: int, thing: str, things: str = "") -> str:
     return f"{number(count)} {thing if count == 1 else things or f'{thing}s'}"
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(REMEMBERED)
 def number(value: float) -> str:
     """Return a number as people read it: thousands apart, two decimals below ten, one below a hundred."""
     places = 0 if value == int(value) or abs(value) >= 100 else 1 if abs(value) >= 10 else 2
@@ -193,7 +151,7 @@ def _place(resource_class: str) -> tuple[bool, bool, str]:
 
 def _short(value: float, resource_class: str) -> str:
     """Return an amount with its unit; of disk, and of what is counted in pieces, with the class."""
-    if unit_of(resource_class) is _PIECES:
+    if unit_of(resource_class) is PIECES:
         return f"{number(value)} {plain(resource_class)}"
     return amount(value, resource_class) + (" disk" if resource_class == "DISK_GB" else "")
 
@@ -210,12 +168,12 @@ def requested(quantity: str, resource: str) -> str:
     return f"{quantity} {'CPU' if resource == 'cpu' else resource}"
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(REMEMBERED)
 def _pair(value: float, resource_class: str) -> str:
     return str(_PAIR.format(amount(value, resource_class), plain(resource_class)))
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(REMEMBERED)
 def shared(part: float, whole: float, resource_class: str) -> Markup:
     """Return a part of a whole for a cell of a table."""
     return _PAIR.format(share(part, whole, resource_class), plain(resource_class))

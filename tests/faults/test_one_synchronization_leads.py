@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -17,8 +18,9 @@ from tests.client import unique
 from tests.faults.around_kubernetes import CLUSTER, TOKEN, Lab, lab
 from tests.faults.relay import relay_to
 from tests.patience import eventually
+from tests.probes import probed
 from tests.real_kubernetes import ControlPlane
-from tests.server import database_url
+from tests.server import database_url, free_port
 from tests.synchronizing import ENVIRONMENT, Synchronizing
 
 _SECONDS = 6
@@ -37,14 +39,14 @@ def around(kubernetes: ControlPlane, tmp_path: Path) -> Iterator[Lab]:
 
 @contextmanager
 def contender(
-    around: Lab, lease: str, kubeconfig: Path | None = None, *, at_first: str = _LEADS
+    around: Lab, lease: str, *options: str, kubeconfig: Path | None = None, at_first: str = _LEADS
 ) -> Iterator[Synchronizing]:
     """A synchronization that takes turns, during the block, which begins when it leads or stands by."""
     output = around.folder / f"contender-{unique()}.txt"
     config = kubeconfig or around.kubernetes.sync_kubeconfig(CLUSTER)
     command = [sys.executable, "-m", "placement.client", "--url", around.url, "sync", "kubernetes"]
     command += ["--cluster", CLUSTER, "--kubeconfig", str(config), "--lease", f"placement/{lease}"]
-    command += ["--lease-duration", str(_SECONDS)]
+    command += ["--lease-duration", str(_SECONDS), *options]
     with output.open("wb") as stream:
         process = subprocess.Popen(
             command,
@@ -147,7 +149,7 @@ def test_a_leader_whom_kubernetes_does_not_answer_gives_way(around: Lab, tmp_pat
         through.write_text(config.replace(f":{port}", f":{relay.port}"))
         through.chmod(0o600)
         with (
-            contender(around, lease, through) as first,
+            contender(around, lease, kubeconfig=through) as first,
             contender(around, lease, at_first=_STANDS_BY) as second,
         ):
             relay.refuses = True
@@ -155,3 +157,14 @@ def test_a_leader_whom_kubernetes_does_not_answer_gives_way(around: Lab, tmp_pat
             eventually(_STANDS_BY, lambda: last_word(first))
             eventually(_LEADS, lambda: last_word(second))
             second.end()
+
+
+def test_a_leader_that_the_service_refuses_does_not_stand_by(around: Lab):
+    port = free_port()
+    options = ("--token", "wrong", "--health-port", str(port))
+    with contender(around, unique("refused"), *options) as refused:
+        told = f"http://127.0.0.1:{port}", "/readyz?verbose"
+        # Not only when it is far behind.
+        soon = re.compile(r"\[-\]caught-up failed: not once since the start, [1-5]?[0-9] s ago")
+        eventually(True, lambda: soon.search(probed(*told)[1]) is not None)
+        refused.end()

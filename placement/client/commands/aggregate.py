@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from placement.client.display import IN_CLUSTER, ActionCommand, Listing, UsageError, argument, limit
+from placement.client.display import (
+    IN_CLUSTER,
+    ActionCommand,
+    Listing,
+    Pairs,
+    UsageError,
+    argument,
+    limit,
+    pages_of,
+)
+from placement.engine.domain.errors import PlacementError
+from placement.engine.domain.identifiers import near, normalize_uuid
+
+if TYPE_CHECKING:
+    from placement.client.client import Client
 
 _AGGREGATES = "/ext/v1/aggregates"
 _SHOWN = 50
@@ -30,7 +44,7 @@ class SetAggregate(ActionCommand):
     """Name an aggregate, or take its name away; that of a cluster keeps the name of the cluster."""
 
     arguments = (
-        argument("aggregate", metavar="UUID", help="uuid of the aggregate"),
+        argument("aggregate", metavar="UUID_OR_NAME", help="the aggregate"),
         argument("--name", help="what people know it by"),
         argument("--no-name", action="store_true", help="take its name away"),
     )
@@ -40,4 +54,34 @@ class SetAggregate(ActionCommand):
 
         if parsed_args.no_name == (parsed_args.name is not None):
             raise UsageError("aggregate set: either --name or --no-name says what it is called")
-        self.client.put(f"{_AGGREGATES}{path(parsed_args.aggregate)}", {"name": parsed_args.name})
+        client = self.client
+        uuid = uuid_of(client, parsed_args.aggregate)
+        client.put(f"{_AGGREGATES}{path(uuid)}", {"name": parsed_args.name})
+
+
+# Names of aggregates: the service takes uuids.
+
+
+def uuid_of(client: Client, uuid_or_name: str) -> str:
+    """Return the uuid of an aggregate. Raises PlacementError for a name that none has."""
+    if normalize_uuid(uuid_or_name) is not None:
+        return uuid_or_name
+    listed = pages_of(client, _AGGREGATES, "aggregates", "after", [])
+    uuids = {each["name"]: each["uuid"] for each in listed if each["name"]}
+    if uuid_or_name not in uuids:
+        meant = near(uuid_or_name, uuids)
+        hint = f"; did you mean {' or '.join(meant)}?" if meant else "; `placement aggregate list` lists them"
+        raise PlacementError(f"no aggregate is named {uuid_or_name}{hint}")
+    uuid: str = uuids[uuid_or_name]
+    return uuid
+
+
+def resolved(client: Client, query: Pairs) -> Pairs:
+    """Return a query with uuids for the names of aggregates in `member_of`. Raises PlacementError."""
+    return [(key, _resolved(client, value) if key.startswith("member_of") else value) for key, value in query]
+
+
+def _resolved(client: Client, value: str) -> str:
+    names = value.removeprefix("!").removeprefix("in:")
+    start = value.removesuffix(names)
+    return start + ",".join(name and uuid_of(client, name) for name in names.split(","))

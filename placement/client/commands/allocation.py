@@ -14,8 +14,8 @@ from placement.engine.domain.errors import PlacementError
 if TYPE_CHECKING:
     from placement.client.client import Client
 
-_LISTED = ("Consumer", "Provider", "Amounts", "Project", "User", "Type", "Cluster", "UUID", "Dedicated CPUs")
-_COLUMNS = ("Provider", "Amounts", "Project", "User", "Type", "UUID")
+_LISTED = ("consumer", "provider", "amounts", "project", "user", "type", "cluster", "uuid", "dedicated_cpus")
+_COLUMNS = ("provider", "amounts", "project", "user", "type", "uuid")
 _TEXT = ("Allocations",)
 _SHOWN = 20
 _CONSUMER = argument("consumer", metavar="CONSUMER", type=consumer_uuid, help="uuid of the consumer")
@@ -35,8 +35,8 @@ class ListAllocations(Prose):
         argument("--cluster", help="on providers of this cluster"),
         limit(f"of N consumers at most (else {_SHOWN} for people)"),
     )
-    left_out_first = ("Dedicated CPUs", "UUID", "User", "Type", "Cluster", "Project")
-    kept = ("Provider", "Amounts")
+    left_out_first = ("dedicated_cpus", "uuid", "user", "type", "cluster", "project")
+    kept = ("provider", "amounts")
     nothing = "allocations"
     filters = ("project", "user", "type", "provider", "cluster")
 
@@ -73,7 +73,7 @@ class ShowAllocation(Prose):
     """Show what a consumer holds of each provider, and which CPUs of its guest are dedicated."""
 
     arguments = (_CONSUMER,)
-    left_out_first = ("UUID", "User", "Type", "Project")
+    left_out_first = ("uuid", "user", "type", "project")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         client = self.client

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from placement.client.display import Listing, argument, limit
 from placement.client.formats import TextCell, lines, moment
 from placement.engine.domain.audit import Action, TargetKind
 
-_COLUMNS = ("Time", "User", "Project", "Action", "Type", "Target", "Request")
-_LONG = ("Before", "After", "Roles", "Address", "Caller's request")
+_COLUMNS = ("time", "user", "project", "action", "type", "target", "request")
+_LONG = ("before", "after", "roles", "address", "caller_request")
 _FILTERS = ("user", "project", "request", "action", "type", "target", "consumer", "since", "until")
 _PARAMETERS = {
     "user": "user_id",
@@ -21,6 +22,16 @@ _PARAMETERS = {
     "consumer": "consumer_uuid",
 }
 _SHOWN = 50
+_AGO = re.compile(r"([0-9]{1,6})([smhd])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def _time(text: str) -> str:
+    """Return a time as the service takes it, also for how long ago it was."""
+    ago = _AGO.fullmatch(text)
+    if ago is None:
+        return text
+    return (datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})).isoformat()
 
 
 class ListAudit(Listing):
@@ -34,13 +45,15 @@ class ListAudit(Listing):
         argument("--type", choices=[str(kind) for kind in TargetKind], help="changes of such things"),
         argument("--target", metavar="ID", help="changes of this provider, consumer, name or CLUSTER/NAME"),
         argument("--consumer", metavar="UUID", help="changes of what this consumer holds, pods included"),
-        argument("--since", metavar="TIME", help="changes from then on, such as 2026-01-31T12:00:00Z"),
-        argument("--until", metavar="TIME", help="changes before then"),
+        argument(
+            "--since", metavar="TIME", type=_time, help="changes from then on: 2026-01-31T12:00Z, or 1h"
+        ),
+        argument("--until", metavar="TIME", type=_time, help="changes before then"),
         argument("--long", action="store_true", help="with what was there before and after, and from where"),
         limit("N changes at most (default %(default)s)", _SHOWN),
     )
-    left_out_first = ("Caller's request", "Address", "Roles", "Request", "Project", "User")
-    kept = ("Action", "Type", "Target", "Before", "After")
+    left_out_first = ("caller_request", "address", "roles", "request", "project", "user")
+    kept = ("action", "type", "target", "before", "after")
     nothing = "changes"
     filters = _FILTERS
 

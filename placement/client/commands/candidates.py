@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from placement.client import display
-from placement.client.display import ENOUGH, IN_CLUSTER, PROSE, QUERY, Listing, Pairs, Prose, query_of
+from placement.client.commands.aggregate import resolved
+from placement.client.display import (
+    ENOUGH,
+    GROUPS_OF_COMMANDS,
+    IN_CLUSTER,
+    PROSE,
+    QUERY,
+    Listing,
+    Pairs,
+    Prose,
+    limit,
+    query_of,
+)
 from placement.client.formats import GREEN, RED, TextCell, amounts, lines, painted
 
 if TYPE_CHECKING:
@@ -15,18 +28,36 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 """How many candidates are shown to people unless they ask for a number."""
-COLUMNS = ("#", "Root", "Provider", "Amounts", "Groups", "UUID")
+COLUMNS = ("#", "root", "provider", "amounts", "groups", "uuid")
 # Parameters that only our own search knows, and the beginning of the ones with the suffix of a group.
 _OWN = {"order_by", "prefer", "cluster"}
 _OWN_OF_GROUPS = "split"
+LIMIT = limit("candidates at most; limit=N says the same")
 
 
 class CandidateListing(Listing):
     """A command that lists candidates, a row for each provider of each candidate."""
 
-    left_out_first = ("UUID", "Root", "Groups")
-    kept = ("Provider", "Amounts", "Score")
-    only_wide = ("UUID",)
+    left_out_first = ("uuid", "root", "groups")
+    kept = ("provider", "amounts", "score")
+    only_wide = ("uuid",)
+    _explain = ""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser, which notes the command that explains what was typed, output aside."""
+        parser = super().get_parser(prog_name)
+        output = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        for group in parser._action_groups[GROUPS_OF_COMMANDS:]:
+            for action in group._group_actions:
+                output._add_action(action)
+
+        def parsed(words: Sequence[str]) -> argparse.Namespace:
+            typed = shlex.join(output.parse_known_args(words)[1])
+            self._explain = f"{prog_name.removesuffix('candidates')}explain {typed}"
+            return parser.parse_intermixed_args(words)
+
+        vars(parser)["parse_args"] = parsed
+        return parser
 
     def rows(
         self, parsed_args: argparse.Namespace, body: Mapping[str, Any], *, limited: bool
@@ -37,7 +68,7 @@ class CandidateListing(Listing):
         """
         requests, summaries = body["allocation_requests"], body["provider_summaries"]
         if not requests:
-            self.note("Nothing fits.")
+            self.note(f"Nothing fits. To see why: {self._explain}")
             self.exit_status = 1
             return []
         if not limited:
@@ -60,16 +91,15 @@ class CandidateListing(Listing):
 class ListCandidates(CandidateListing):
     """List the candidates of a request, a row for each provider of each candidate.
 
-    The arguments are the parameters of GET /allocation_candidates, such as resources=VCPU:2 limit=5. With
-    order_by, prefer, cluster, split or split_rule, GET /ext/v1/allocation_candidates is asked, and scores are
-    listed.
+    The arguments are the parameters of GET /allocation_candidates, such as resources=VCPU:2. With order_by,
+    prefer, cluster, split or split_rule, GET /ext/v1/allocation_candidates is asked, and scores are listed.
     """
 
-    arguments = (QUERY, IN_CLUSTER)
-    says_how_many = "limit=N"
+    arguments = (QUERY, IN_CLUSTER, LIMIT)
+    explains_queries = True
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
-        query = query_of(parsed_args)
+        query = resolved(self.client, query_of(parsed_args))
         limited = any(key == "limit" for key, _ in query)
         if self.for_people(parsed_args) and not limited:
             query.append(("limit", str(SHOWN + ENOUGH)))
@@ -81,14 +111,14 @@ class ListCandidates(CandidateListing):
         rows = self.rows(parsed_args, body, limited=limited)
         if all(score is None for score in scores) and self.for_people(parsed_args):
             return COLUMNS, rows
-        return (*COLUMNS, "Score"), [(*row, scores[row[0] - 1]) for row in rows]
+        return (*COLUMNS, "score"), [(*row, scores[row[0] - 1]) for row in rows]
 
 
 # `placement explain`, and how all explanations are shown: why nothing fits, or where most is lost.
 
 
 _LACKS = " lacks "
-_COLUMNS = ("#", "Condition", "Came", "Passed", "Trees", "Nearest")
+_COLUMNS = ("#", "condition", "came", "passed", "trees", "nearest")
 
 Explanation = Mapping[str, Any]
 
@@ -107,7 +137,8 @@ class Explaining(Prose):
         if parsed_args.formatter == PROSE:
             colour = RED if self.exit_status else GREEN
             verdict = painted(_verdict(explanation), colour, self.app.stdout)
-            return ("Explanation",), [(line,) for line in (verdict, "", *_sentences(explanation, mend))]
+            told = _sentences(explanation, mend, parsed_args.cluster)
+            return ("Explanation",), [(line,) for line in (verdict, "", *told)]
         rows = []
         for at, stage in enumerate(explanation["stages"]):
             passed = stage["trees"] if stage["providers"] is None else stage["providers"]
@@ -124,15 +155,17 @@ class ExplainRequest(Explaining):
     The arguments are the parameters of GET /ext/v1/allocation_candidates, such as resources=VCPU:2.
     """
 
-    arguments = (QUERY, IN_CLUSTER)
+    arguments = (QUERY, IN_CLUSTER, LIMIT)
+    explains_queries = True
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
-        query = [(key, value) for key, value in query_of(parsed_args) if key != "explain"]
+        client = self.client
+        query = [pair for pair in resolved(client, query_of(parsed_args)) if pair[0] != "explain"]
         if all(key != "limit" for key, _ in query):
             query.append(("limit", str(ENOUGH)))
         asked = [*query, ("explain", "1")]
-        explanation = self.client.get("/ext/v1/allocation_candidates", asked)["explanation"]
-        mend = _mend(self.client, query, explanation) if parsed_args.formatter == PROSE else ()
+        explanation = client.get("/ext/v1/allocation_candidates", asked)["explanation"]
+        mend = _mend(client, query, explanation) if parsed_args.formatter == PROSE else ()
         return self.result(parsed_args, explanation, list(mend))
 
 
@@ -159,23 +192,42 @@ def _mend(client: Client, query: Pairs, explanation: Explanation) -> Iterator[st
     best = max(free, key=lambda host: free[host], default=None)
     if best is None or free[best] <= most:
         return
+    short = free[best] < stage["wanted"]
     # Without a suffix a group cannot split amounts.
     way = (
         f"{split}={name}"
         if stage["group"]
         else f"resources_several={name}:{stage['wanted']} split_several={name}"
     )
-    yield f"A provider of {name} has {most} free at most; {way} takes it from several of a host."
+    help = "" if short else f"; {way} takes it from several of a host"
+    yield f"A provider of {name} has {most} free at most{help}."
     where, total = given.get("cluster", "all hosts"), room["total"]["classes"][name]["free"]
-    short = "" if free[best] >= stage["wanted"] else f", less than {stage['wanted']}"
-    yield f"In {where} {total} are free, on one host {free[best]} at most ({best}){short}."
+    less = f", less than {stage['wanted']}" if short else ""
+    yield f"In {where} {total} are free, on one host {free[best]} at most ({best}){less}."
 
 
-def _sentences(explanation: Explanation, mend: Sequence[str]) -> Iterator[str]:
+_ALL_PARTS, _AT_ONCE = (
+    "trees with a provider for each part of the request",
+    "trees that give all parts at once",
+)
+
+
+def _sentences(explanation: Explanation, mend: Sequence[str], cluster: str | None) -> Iterator[str]:
     """Yield a line for each condition up to the first that none meets, and the near misses."""
     stages, empty = explanation["stages"], explanation["first_empty"]
+    # The last condition on groups is about all of them.
+    last = max((at for at, stage in enumerate(stages) if stage["kind"] == "groups"), default=None)
     for at, stage in enumerate(stages if empty is None else stages[: empty + 1]):
-        yield f"{at + 1:2}  {stage['sentence']}"
+        sentence, condition = stage["sentence"], stage["condition"]
+        if at == last:
+            sentence = sentence.replace(condition, _ALL_PARTS)
+        elif stage["kind"] == "combination":
+            sentence = sentence.replace(condition, _AT_ONCE)
+        elif stage["kind"] == "root_aggregates" and stage["required"] == [[f"of cluster {cluster}"]]:
+            sentence = sentence.replace(condition, f"trees of cluster {cluster}")
+        elif stage["counted"] == "providers" and cluster is not None:
+            sentence += " of all clusters"
+        yield f"{at + 1:2}  {sentence}"
     yield from (f"      {line}" for line in (*mend, *near_misses(explanation["nearest"])))
 
 

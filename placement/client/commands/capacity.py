@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from placement.client.commands.flavor import OPTIONS, document_beside
+from placement.client.commands.aggregate import resolved
+from placement.client.commands.flavor import OPTIONS, document_beside, note_ignored
 from placement.client.display import (
     IN_CLUSTER,
     STANDARD_INPUT,
@@ -15,14 +16,19 @@ from placement.client.display import (
     UsageError,
     argument,
     given,
+    parameter,
     read_yaml,
     repeatable,
     take_cluster,
 )
-from placement.client.formats import amounts
+from placement.client.formats import amounts, lines
 from placement.engine.domain.errors import PlacementError
+from placement.engine.domain.units import each_once, name_of
 
-_COLUMNS = ("Kind", "Of", "Room", "Runs out first", "Taking", "Hosts", "Fragmentation", "Stranded")
+if TYPE_CHECKING:
+    from placement.client.client import Client
+
+_COLUMNS = ("kind", "of", "room", "runs_out_first", "taking", "hosts", "fragmentation", "stranded")
 _GROUPS = {"cluster": "clusters", "aggregate": "aggregates", "host": "hosts"}
 _ALL = "all"
 _SHOWN = 50
@@ -58,33 +64,42 @@ class ShowCapacity(Listing):
         ),
         *WORLD,
     )
-    left_out_first = ("Stranded", "Fragmentation", "Hosts", "Taking")
-    kept = ("Of", "Room", "Runs out first")
+    left_out_first = ("stranded", "fragmentation", "hosts", "taking")
+    kept = ("of", "room", "runs_out_first")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], Any]:
         by = parsed_args.by or ["cluster"]
-        kinds, world = kinds_of(parsed_args), world_of(parsed_args)
+        client = self.client
+        kinds, world = kinds_of(client, parsed_args), world_of(parsed_args)
+        for kind in kinds.values():
+            note_ignored(self, kind)
         question = {"kinds": kinds, "by": by, "world": world, **given(cluster=parsed_args.cluster)}
         rows = []
-        for name, kind in self.client.post("/ext/v1/capacity", question)["kinds"].items():
-            rows.append(_row(name, _ALL, kind["total"]))
+        for name, kind in client.post("/ext/v1/capacity", question)["kinds"].items():
+            resources = kind.get("resources", {}) if self.for_people(parsed_args) else {}
+            rows.append(_row(name, _ALL, kind["total"], resources))
             for group in by:
                 for room in kind.get(_GROUPS[group], ()):
                     called = room["name"] or f"like {room['like']}" if group == "host" else room[group]
                     if group == "aggregate" and self.for_people(parsed_args):
                         called = room.get("name") or called
-                    rows.append(_row(name, called, room))
+                    rows.append(_row(name, called, room, resources))
         return _COLUMNS, self.first(parsed_args, rows, _SHOWN)
 
 
-def _row(name: str, of: str, room: Mapping[str, Any]) -> tuple[Any, ...]:
+def _row(name: str, of: str, room: Mapping[str, Any], resources: Mapping[str, str]) -> tuple[Any, ...]:
+    """Return a row; classes with `resources` of Kubernetes are shown as these, each once."""
     count = str(room["lower"]) if room["exact"] else f"{room['lower']} to {room['upper']}"
     stranded = {kind: each["stranded"] for kind, each in room["classes"].items() if each["stranded"]}
     sums = (room.get("taking"), room.get("hosts"), room.get("fragmentation"))
-    return (name, of, count, room["runs_out_first"], *sums, amounts(stranded))
+    first, cell = room["runs_out_first"], amounts(stranded)
+    if resources:
+        first = first and name_of(first, resources[first])
+        cell = lines(each_once(stranded, resources))
+    return (name, of, count, first, *sums, cell)
 
 
-def kinds_of(parsed: argparse.Namespace) -> dict[str, Any]:
+def kinds_of(client: Client, parsed: argparse.Namespace) -> dict[str, Any]:
     """Return the kinds that `kinds` and the options of flavors describe, by name. Raises PlacementError."""
     kinds: dict[str, Any] = {}
     parameters = []
@@ -102,7 +117,8 @@ def kinds_of(parsed: argparse.Namespace) -> dict[str, Any]:
     if parsed.vcpus is not None and not kinds:
         kinds["flavor"] = document_beside(parsed)
     if parameters:
-        kinds["query"] = {"querystring": "&".join(parameters)}
+        pairs = resolved(client, [parameter(text) for text in parameters])
+        kinds["query"] = {"querystring": "&".join(f"{key}={value}" for key, value in pairs)}
     if not kinds:
         raise UsageError("what to count is missing: a file, a query such as resources=VCPU:2, or --vcpus")
     return kinds

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 from uuid import uuid4
 
 from placement.client import display
+from placement.client.commands.aggregate import resolved, uuid_of
 from placement.client.commands.capacity import WORLD, world_of
-from placement.client.commands.flavor import OPTIONS, document_beside
+from placement.client.commands.flavor import OPTIONS, document_beside, note_ignored
 from placement.client.display import (
     IN_CLUSTER,
     Listing,
@@ -25,7 +26,10 @@ from placement.client.display import (
 )
 from placement.client.formats import amounts, lines
 
-_COLUMNS = ("Consumer", "Provider", "Amounts", "Groups", "UUID")
+if TYPE_CHECKING:
+    from placement.client.client import Client
+
+_COLUMNS = ("provider", "amounts", "groups", "consumer", "uuid")
 _OWNER = "operator"
 _TYPE = "INSTANCE"
 
@@ -34,7 +38,7 @@ _RULES = (
     argument("--apart", action="store_true", help="on different hosts"),
     argument("--per-host", type=positive, metavar="N", help="at most N on a host"),
     argument("--together", action="store_true", help="all on one host"),
-    repeatable("--spread", "AGGREGATE", "evenly over these aggregates, repeatable"),
+    repeatable("--spread", "AGGREGATE", "evenly over these aggregates, by uuid or name, repeatable"),
     argument("--soft", action="store_true", help="as far as that is possible"),
     argument("--policy", metavar="POLICY", help="of a server group of nova, such as soft-anti-affinity"),
     argument("--group", metavar="NAME", help="they join it, and its consumers count in rules"),
@@ -61,42 +65,45 @@ class ClaimRequest(Listing):
         argument("--project", default=_OWNER, help="its project (default %(default)s)"),
         argument("--user", default=_OWNER, help="its user (default %(default)s)"),
         argument("--type", default=_TYPE, help="what it is (default %(default)s)"),
-        argument("query", nargs="*", type=parameter, metavar="KEY=VALUE", help="query parameter, repeatable"),
+        argument("query", nargs="*", type=parameter, metavar="KEY=VALUE", help="query parameter, as below"),
         *OPTIONS,
         IN_CLUSTER,
         argument("--dry-run", action="store_true", help="claim nothing, show what they would get"),
         *WORLD,
     )
-    left_out_first = ("UUID", "Groups")
+    explains_queries = True
+    left_out_first = ("uuid", "groups", "consumer")
+    kept = ("amounts",)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         if parsed_args.count is not None and parsed_args.consumer is not None:
             raise UsageError("--count: is for new consumers, of which --consumer names one")
+        client = self.client
         claim = {
             "project_id": parsed_args.project,
             "user_id": parsed_args.user,
             "consumer_type": parsed_args.type,
-            **_wanted(parsed_args),
+            **_wanted(client, parsed_args),
         }
+        note_ignored(self, claim)
         consumer = {"consumer_uuid": parsed_args.consumer or str(uuid4())}
-        together = _together(parsed_args)
+        together = _together(client, parsed_args)
         if parsed_args.count is None and not together:
-            body = self.client.post("/ext/v1/claims", {**claim, **consumer})
-            if parsed_args.consumer is None:
-                self._say_how_to_release([body])
+            body = client.post("/ext/v1/claims", {**claim, **consumer})
+            self._say_how_to_release([body])
             return _COLUMNS, self._rows([body])
         count = parsed_args.count or 1
         members = [consumer, *({"consumer_uuid": str(uuid4())} for _ in range(count - 1))]
         claim |= {"members": members, **together}
         if parsed_args.minimum is None:
             claim["atomic"] = True
-        body = self.client.post("/ext/v1/claims", claim)
+        body = client.post("/ext/v1/claims", claim)
         placed = [each for each in body["members"] if "allocations" in each]
         if len(placed) < count:
             refused = next(each for each in body["members"] if "error" in each)
             reason = refused["error"]["detail"].strip().splitlines()[-1].strip()
             self.note(f"{len(placed)} of {count}: {reason}")
-        if parsed_args.consumer is None and not parsed_args.dry_run:
+        if not parsed_args.dry_run:
             self._say_how_to_release(placed)
         return _COLUMNS, self._rows(placed)
 
@@ -112,12 +119,12 @@ class ClaimRequest(Listing):
             for provider, entry in each["allocations"].items():
                 groups = lines([suffix or "(base)" for suffix, used in mappings if provider in used])
                 name, held = known.get(provider, provider), amounts(entry["resources"])
-                rows.append((each["consumer_uuid"], name, held, groups, provider))
+                rows.append((name, held, groups, each["consumer_uuid"], provider))
         return rows
 
 
-def _wanted(parsed: argparse.Namespace) -> dict[str, Any]:
-    query = query_of(parsed)
+def _wanted(client: Client, parsed: argparse.Namespace) -> dict[str, Any]:
+    query = resolved(client, query_of(parsed))
     is_query = any(key != "cluster" for key, _ in query)
     if is_query == (parsed.vcpus is not None):
         raise UsageError("what to claim is a query such as resources=VCPU:2, or --vcpus and --ram")
@@ -126,7 +133,7 @@ def _wanted(parsed: argparse.Namespace) -> dict[str, Any]:
     return {**document_beside(parsed), **given(cluster=parsed.cluster)}
 
 
-def _together(parsed: argparse.Namespace) -> dict[str, Any]:
+def _together(client: Client, parsed: argparse.Namespace) -> dict[str, Any]:
     """Return what applies to the consumers together, as the API takes it; empty if nothing does."""
     rules: list[dict[str, Any]] = []
     if parsed.apart:
@@ -136,7 +143,8 @@ def _together(parsed: argparse.Namespace) -> dict[str, Any]:
     if parsed.together:
         rules.append({"kind": "together"})
     if parsed.spread:
-        rules.append({"kind": "spread", "per": "aggregate", "aggregates": parsed.spread})
+        aggregates = [uuid_of(client, each) for each in parsed.spread]
+        rules.append({"kind": "spread", "per": "aggregate", "aggregates": aggregates})
     if parsed.soft and not rules:
         raise UsageError("--soft: needs a rule to soften: --apart, --per-host, --together or --spread")
     beside: dict[str, Any] = {"weight": 1} if parsed.soft else {}

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from placement.client.commands.host import share
-from placement.client.display import CLUSTER, ActionCommand, Details, Listing, UsageError, argument, given
+from placement.client.display import (
+    CLUSTER,
+    ActionCommand,
+    Argument,
+    Details,
+    Listing,
+    UsageError,
+    argument,
+    given,
+)
 from placement.common.host_use import cpus, memory
 from placement.common.manifest import Profile
 from placement.engine.domain.errors import PlacementError
@@ -20,6 +29,8 @@ _COLUMNS = ("name", "nodes", "profile", "description", "aggregate", "uuid")
 _LISTED = ("name", "hosts", "nodes", "cpu_use", "memory_use", *_COLUMNS[2:])
 _NO_SETTINGS = frozenset({"name", "nodes", "aggregate", "uuid", "remarks"})
 """Members of the answer about a cluster that are no settings."""
+_ABOUT_ONE = (400, 409)
+"""Statuses of refusals after which another member may well be taken."""
 
 
 def _order(text: str) -> Any:
@@ -71,6 +82,17 @@ _SETTINGS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
 }
 """Settings of clusters by their names in bodies: option, help, and how argparse reads the option."""
+_DEFAULTS = {
+    "defaultCPUBindPolicy": "FullPCPUs",
+    "defaultCPUExclusivePolicy": "None",
+    "defaultNUMATopologyPolicy": "None",
+    "numaAllocateStrategy": "follows scoring",
+    "scoring": "LeastAllocated",
+    "guaranteedQoS": "LSR",
+    "subPriorityImmutable": "true",
+    "nodeLabels": "none",
+}
+"""What counts for the settings that a cluster does not have, as people read it."""
 _SET = tuple(
     argument(option, dest=name, help=help, **reading) for name, (option, help, reading) in _SETTINGS.items()
 )
@@ -87,6 +109,33 @@ def cluster_path(*segments: str) -> str:
     return f"/ext/v1{path('clusters', *segments)}"
 
 
+class InClusters(Listing):
+    """A command that lists what is in a cluster, or in all clusters that have nodes."""
+
+    arguments: ClassVar[Sequence[Argument]] = (
+        argument("cluster", nargs="?", help="name of the cluster (default all that have nodes)"),
+    )
+
+    def listed(
+        self,
+        parsed_args: argparse.Namespace,
+        columns: tuple[str, ...],
+        rows: Callable[[str], Iterable[tuple[Any, ...]]],
+        most: int,
+    ) -> tuple[Any, Any]:
+        """Return columns and rows, at most --limit; people see `most` without a limit.
+
+        Without a cluster the rows of one cluster after another have its name in front.
+        """
+        cluster = parsed_args.cluster
+        parsed_args.where = "" if cluster is None else f" in cluster {cluster}"
+        if cluster is not None:
+            return columns, self.bounded(parsed_args, rows(cluster), most)
+        names = [each["name"] for each in self.client.get(cluster_path())["clusters"] if each["nodes"]]
+        found = ((name, *row) for name in names for row in rows(name))
+        return ("cluster", *columns), self.bounded(parsed_args, found, most)
+
+
 def read_name(manifest: Mapping[str, Any], kind: str) -> str:
     """Return the name in a manifest. Raises PlacementError for one without."""
     metadata = manifest.get("metadata")
@@ -96,12 +145,26 @@ def read_name(manifest: Mapping[str, Any], kind: str) -> str:
     return name
 
 
-def put_named(client: Client, body: object, cluster: str, collection: str, *names: str) -> Any:
-    """Put a member of a cluster, return the answer. Raises PlacementError that begins with its names."""
-    try:
-        return client.put(cluster_path(cluster, collection, *names), body)
-    except PlacementError as error:
-        raise PlacementError(f"{'/'.join(names)}: {error}") from None
+def put_each(
+    command: ActionCommand, cluster: str, collection: str, members: Sequence[tuple[tuple[str, ...], object]]
+) -> Iterator[Any]:
+    """Put members of a cluster, by their names, one by one, and yield the answers.
+
+    A refused one is an error of the command. One that is not about the member itself, such as about a service
+    that is away, is the last: the others are named as not tried.
+    """
+    from placement.client.client import ServiceError
+
+    client = command.client
+    for number, (names, body) in enumerate(members, start=1):
+        try:
+            yield client.put(cluster_path(cluster, collection, *names), body)
+        except ServiceError as error:
+            command.fail(f"{'/'.join(names)}: {error}")
+            left = ["/".join(others) for others, _ in members[number:]]
+            if left and error.status not in _ABOUT_ONE:
+                command.fail(f"not tried: {', '.join(left)}")
+                return
 
 
 class ListClusters(Listing):
@@ -124,7 +187,7 @@ class ListClusters(Listing):
 
 
 class ShowCluster(Details):
-    """Show a cluster with all settings that it has; the others have their defaults."""
+    """Show a cluster with all settings; people see the defaults of settings that it does not have, too."""
 
     arguments = (CLUSTER,)
 
@@ -195,9 +258,12 @@ def _put(client: Client, parsed_args: argparse.Namespace, settings: Mapping[str,
 
 
 def _details(parsed_args: argparse.Namespace, cluster: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the fields of a cluster and their values; for people, objects are JSON."""
+    """Return the fields of a cluster and their values; for people, objects are JSON, defaults named."""
     names = (*_COLUMNS, *(name for name in cluster if name not in _COLUMNS))
     values = (cluster[name] for name in names)
-    if parsed_args.formatter == "table":
-        values = (json.dumps(value) if isinstance(value, dict | list) else value for value in values)
-    return names, tuple(values)
+    if parsed_args.formatter != "table":
+        return names, tuple(values)
+    left = {name: f"{default} (default)" for name, default in _DEFAULTS.items() if cluster.get(name) is None}
+    shown = (json.dumps(value) if isinstance(value, dict | list) else value for value in values)
+    fields = {**dict(zip(names, shown, strict=True)), **left}
+    return tuple(fields), tuple(fields.values())

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from placement.client.commands import candidates
 from placement.client.commands.candidates import Explaining
 from placement.client.display import (
     ENOUGH,
     IN_CLUSTER,
+    ActionCommand,
     Details,
     UsageError,
     argument,
@@ -22,9 +23,6 @@ from placement.client.display import (
     take_cluster,
 )
 from placement.client.formats import TextCell, lines
-
-if TYPE_CHECKING:
-    from placement.client.client import Client
 
 # The options for amounts: the fields of the flavor, and what they mean.
 _AMOUNTS = {
@@ -87,6 +85,7 @@ _SHOWN_AS: dict[str, Callable[[Any], object]] = {
     "same_subtree": lambda subtrees: lines([",".join(suffixes) for suffixes in subtrees]),
     "cells": _cells,
     "warnings": lines,
+    "ignored": lines,
 }
 
 
@@ -119,7 +118,7 @@ class ListFlavorCandidates(candidates.CandidateListing):
         limited = parsed_args.limit is not None
         if self.for_people(parsed_args) and not limited:
             parsed_args.limit = candidates.SHOWN + ENOUGH
-        found = _searched(self.client, parsed_args)
+        found = _searched(self, parsed_args)
         if found["query_used"] == "fallback_querystring":
             self.note("No dedicated CPUs are free; these candidates give shared ones.")
         return candidates.COLUMNS, self.rows(parsed_args, found["candidates"], limited=limited)
@@ -135,19 +134,20 @@ class ExplainFlavor(Explaining):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         parsed_args.limit = parsed_args.limit or ENOUGH
-        found = _searched(self.client, parsed_args, explain=True)
+        found = _searched(self, parsed_args, explain=True)
         if found["query_used"] == "fallback_querystring":
             self.note("No dedicated CPUs are free; this is about shared ones.")
         return self.result(parsed_args, found["explanation"])
 
 
-def _searched(client: Client, parsed: argparse.Namespace, **parts: object) -> Any:
+def _searched(command: ActionCommand, parsed: argparse.Namespace, **parts: object) -> Any:
     files = take_cluster(parsed, parsed.words)
     if len(files) > 1:
         raise UsageError(f"FILE: one flavor is expected, not {', '.join(files)}")
     parsed.file = files[0] if files else None
     request = {**document(parsed), **parts, **given(cluster=parsed.cluster)}
-    return client.post("/ext/v1/flavors/candidates", request)
+    note_ignored(command, request)
+    return command.client.post("/ext/v1/flavors/candidates", request)
 
 
 def document(parsed: argparse.Namespace) -> dict[str, Any]:
@@ -178,6 +178,16 @@ def document(parsed: argparse.Namespace) -> dict[str, Any]:
     }
     image = {**properties, **_pairs("--image-property", parsed.image_property)}
     return {"flavor": flavor, "image": image, "options": options}
+
+
+def note_ignored(command: ActionCommand, request: Mapping[str, Any]) -> None:
+    """Print in one line what a translation ignores of the flavor in the request, if there is one."""
+    from placement.flavors.nova.translation import ignored_extra_specs
+
+    if "flavor" not in request or request["options"]["strict"]:
+        return
+    if ignored := ignored_extra_specs(request["flavor"]["extra_specs"]):
+        command.note(f"Ignored: {'; '.join(each.message for each in ignored)}")
 
 
 def document_beside(parsed: argparse.Namespace, file: str | None = None) -> dict[str, Any]:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any
 
-from placement.client.display import Listing, argument, limit
+from placement.client.commands.aggregate import uuid_of
+from placement.client.display import Listing, argument, given, limit, pages_of
 from placement.client.formats import TextCell
-from placement.common.host_use import Use, cpus, disk, memory
+from placement.common.host_use import Use, cpus, dedicated_cpus, disk, memory, shared_cpus
 
 HOSTS = "/ext/v1/hosts"
 _SHOWN = 50
+_COLUMNS = (
+    *("name", "cluster", "cpu_use", "cpus_free", "pcpu_free"),
+    *("memory_use", "memory_free_mib", "disk_free_gb", "uuid"),
+)
 
 
 def share(use: Use) -> TextCell:
@@ -22,7 +28,7 @@ def share(use: Use) -> TextCell:
 
 def number(amount: float) -> TextCell:
     """Return a cell of a number of CPUs, with at most one digit behind the point."""
-    return TextCell(amount, (f"{amount:.1f}".removesuffix(".0"),))
+    return TextCell(int(amount) if amount == int(amount) else amount, (f"{amount:.1f}".removesuffix(".0"),))
 
 
 def gibibytes(mebibytes: float) -> TextCell:
@@ -35,36 +41,37 @@ class ListHosts(Listing):
 
     arguments = (
         argument("--cluster", help="in this cluster only"),
+        argument("--aggregate", metavar="UUID_OR_NAME", help="with a provider in this aggregate only"),
         limit(f"N hosts at most (else {_SHOWN} for people)"),
     )
-    left_out_first = ("uuid", "disk_free", "cluster")
+    left_out_first = ("uuid", "disk_free_gb", "pcpu_free", "cluster")
     only_wide = ("uuid",)
     nothing = "hosts"
-    filters = ("cluster",)
+    filters = ("cluster", "aggregate")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        wanted = {"cluster": parsed_args.cluster}
-        hosts = self.pages(parsed_args, HOSTS, "hosts", "after", wanted, _SHOWN)
-        columns = (
-            "name",
-            "cluster",
-            "cpu_use",
-            "cpus_free",
-            "memory_use",
-            "memory_free",
-            "disk_free",
-            "uuid",
-        )
-        return columns, map(_row, hosts)
+        client, wanted = self.client, given(cluster=parsed_args.cluster)
+        hosts: Iterable[Mapping[str, Any]] = pages_of(client, HOSTS, "hosts", "after", [*wanted.items()])
+        if parsed_args.aggregate is not None:
+            query = [("member_of", uuid_of(client, parsed_args.aggregate))]
+            members = client.get("/resource_providers", query)["resource_providers"]
+            roots = {member["root_provider_uuid"] for member in members}
+            hosts = (host for host in hosts if host["uuid"] in roots)
+        # All are read where they are sorted, so that the first ones are the first of all.
+        rows = self.in_order(parsed_args, _COLUMNS, map(_row, hosts))
+        if parsed_args.limit is not None:
+            return _COLUMNS, islice(rows, parsed_args.limit)
+        return _COLUMNS, self.first(parsed_args, rows, _SHOWN)
 
 
 def _row(host: Mapping[str, Any]) -> tuple[Any, ...]:
     resources = host["resources"]
-    of_cpus, of_memory, of_disk = cpus(resources), memory(resources), disk(resources)
+    of_memory, of_disk = memory(resources), disk(resources)
+    of_cpus = (shared_cpus(resources), dedicated_cpus(resources))
     return (
-        host["name"],
-        host["cluster"],
-        *(share(of_cpus), number(of_cpus.free), share(of_memory), gibibytes(of_memory.free)),
+        *(host["name"], host["cluster"], share(cpus(resources))),
+        *(number(each.free) if each.capacity else None for each in of_cpus),
+        *(share(of_memory), gibibytes(of_memory.free)),
         TextCell(int(of_disk.free), (f"{of_disk.free:.0f} GB",)) if of_disk.capacity else None,
         host["uuid"],
     )

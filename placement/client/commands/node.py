@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from placement.client import drawing
-from placement.client.commands.cluster import cluster_path, put_named
+from placement.client.commands.cluster import InClusters, cluster_path, put_each
 from placement.client.commands.host import HOSTS, gibibytes, number
 from placement.client.display import (
     CLUSTER,
@@ -16,11 +16,12 @@ from placement.client.display import (
     DrawingCommand,
     Listing,
     argument,
+    limit,
     pages_of,
     read_yaml,
 )
-from placement.client.formats import age, lines
-from placement.common.host_use import cpus, memory
+from placement.client.formats import TextCell, age, lines
+from placement.common.host_use import Resources, cpus, memory
 
 # `placement tree`: the tree that a provider is in.
 
@@ -44,23 +45,29 @@ class ShowTree(TreeDrawing):
         return self.drawn(parsed_args, drawing.fetch(self.client, parsed_args.provider))
 
 
+_SHOWN = 50
 _NODE = (CLUSTER, argument("node", help="name of the node"))
 
 
-class ListNodes(Listing):
-    """List the nodes of a cluster: whether they take pods, what they have free, since when they are known.
+class ListNodes(InClusters):
+    """List the nodes of a cluster, or of all: whether they take pods, what is free, and their age.
 
-    The CPUs and the memory are the ones that pods request of a node as a whole.
+    The CPUs and the memory are the ones that pods request of a node as a whole. Pods are the ones that count,
+    also consumers that are no pods but take the place of one, and how many the node may have.
     """
 
-    arguments = (CLUSTER,)
-    left_out_first = ("resource_provider", "age")
-    kept = ("state",)
+    arguments = (*InClusters.arguments, limit(f"N nodes at most (else {_SHOWN} for people)"))
+    left_out_first = ("resource_provider", "created_at")
+    kept = ("name", "state")
     only_wide = ("resource_provider",)
-    nothing = "nodes in cluster {cluster}"
+    nothing = "nodes{where}; placement host list lists other hosts"
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        client, cluster, now = self.client, parsed_args.cluster, datetime.now(UTC)
+        columns = ("name", "state", "cpus_free", "memory_free_mib", "pods", "created_at", "resource_provider")
+        return self.listed(parsed_args, columns, self._rows, _SHOWN)
+
+    def _rows(self, cluster: str) -> list[tuple[Any, ...]]:
+        client, now = self.client, datetime.now(UTC)
         nodes = client.get(cluster_path(cluster, "nodes"), [("include", "state")])["nodes"]
         hosts = pages_of(client, HOSTS, "hosts", "after", [("cluster", cluster)])
         resources = {each["uuid"]: each["resources"] for each in hosts}
@@ -74,12 +81,18 @@ class ListNodes(Listing):
                     lines(node["closed"] or ["open"]),
                     number(cpus(used).free),
                     gibibytes(memory(used).free),
-                    node["pods"],
+                    _of_limit(node["pods"], used),
                     age(node["created_at"], now),
                     node["resource_provider"],
                 )
             )
-        return ("name", "state", "cpus_free", "memory_free", "pods", "age", "resource_provider"), rows
+        return rows
+
+
+def _of_limit(pods: int, resources: Resources) -> TextCell:
+    """Return a cell of pods that shows how many the node may have, if it has a limit."""
+    limit = resources.get("CUSTOM_PODS")
+    return TextCell(pods, (f"{pods}/{limit['capacity']}" if limit else str(pods),))
 
 
 class ShowNode(TreeDrawing):
@@ -100,23 +113,30 @@ class ImportNodes(Listing):
     """Import nodes from manifests: each Node, and its NodeResourceTopology if there is one.
 
     The file is YAML or JSON as `kubectl get -o yaml` prints it, in one or several documents or lists.
-    Importing the same again changes nothing.
+    Importing the same again changes nothing. A node that is refused keeps no other from being imported.
     """
 
     arguments = (CLUSTER, argument("file", metavar="FILE", help="manifests; - for standard input"))
+    only_wide = ("warnings",)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         from placement.common.documents import nodes_manifests
 
         nodes = nodes_manifests(read_yaml(parsed_args.file))
-        columns = ("name", "created", "changed", "deleted", "warnings")
-        client, rows = self.client, []
-        for name, manifests in nodes.items():
-            body = {"node": manifests.node, "nodeResourceTopology": manifests.topology}
-            done = put_named(client, body, parsed_args.cluster, "nodes", name)
+        bodies = [
+            ((name,), {"node": manifests.node, "nodeResourceTopology": manifests.topology})
+            for name, manifests in nodes.items()
+        ]
+        warned: dict[str, list[str]] = {}
+        rows = []
+        for done in put_each(self, parsed_args.cluster, "nodes", bodies):
+            for warning in done["warnings"]:
+                warned.setdefault(warning, []).append(done["name"])
             numbers = [len(done[change]) for change in ("created", "changed", "deleted")]
-            rows.append((name, *numbers, lines(done["warnings"])))
-        return columns, rows
+            rows.append((done["name"], *numbers, lines(done["warnings"])))
+        for warning, names in warned.items() if self.for_people(parsed_args) else ():
+            self.note(f"{names[0] if len(names) == 1 else f'{len(names)} nodes'}: {warning}")
+        return ("name", "created", "changed", "deleted", "warnings"), rows
 
 
 class DeleteNode(ActionCommand):

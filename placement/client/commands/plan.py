@@ -116,8 +116,8 @@ def _amounts(allocations: Mapping[str, Any]) -> dict[str, dict[str, int]]:
 
 
 _GOALS = ("fit", "empty", "free", "defragment")
-_COLUMNS = ("#", "Consumer", "Kind", "By", "From", "To", "Amounts", "Providers")
-_STATES = ("#", "Consumer", "State", "Why")
+_COLUMNS = ("#", "consumer", "kind", "by", "from", "to", "amounts", "providers")
+_STATES = ("#", "consumer", "state", "why")
 _BOUNDED = {"project": "project_id", "type": "consumer_type", "label": "label"}
 _PATH = "/ext/v1/plans"
 # Reading the state and showing the plan take some time beside the search.
@@ -135,8 +135,8 @@ _FILE = argument("file", metavar="FILE", help="a plan as `placement plan make --
 class _Telling(Prose):
     """A command that lists the moves of a plan, or draws it."""
 
-    left_out_first = ("Providers", "Amounts", "By", "Kind")
-    kept = ("Consumer", "From", "To")
+    left_out_first = ("providers", "amounts", "by", "kind")
+    kept = ("consumer", "from", "to")
 
     def result(self, parsed_args: argparse.Namespace, plan: Mapping[str, Any]) -> tuple[Any, Any]:
         """Return the moves, or the plan as text."""
@@ -182,7 +182,7 @@ class MakePlan(_Telling):
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        goal = _goal(parsed_args)
+        goal = _goal(self.client, parsed_args)
         limits = given(
             at_most=[_at_most(text) for text in parsed_args.at_most],
             moves=parsed_args.moves,
@@ -218,7 +218,7 @@ class ShowPlan(_Telling):
 class _Checking(Listing):
     """A command that tells which moves of a plan are still possible."""
 
-    kept = ("Consumer", "State")
+    kept = ("consumer", "state")
 
     def checked(self, plan: Mapping[str, Any]) -> tuple[Any, Any]:
         """Ask the service, and list the answer; the command ends with 1 if a move is not possible."""
@@ -274,7 +274,7 @@ class ApplyPlan(_Checking):
             self.app.stderr.flush()
             if self.app.stdin.readline().strip().lower() not in ("y", "yes"):
                 raise PlacementError("not confirmed; nothing was written")
-        return ("#", "Consumer", "State"), self._made(plan["moves"])
+        return ("#", "consumer", "state"), self._made(plan["moves"])
 
     def _made(self, moves: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, str, str]]:
         for at, move, state in make_moves(self.client, moves):
@@ -296,7 +296,7 @@ def _read(file: str, members: Iterable[str] = ()) -> Mapping[str, Any]:
     return plan
 
 
-def _goal(parsed: argparse.Namespace) -> dict[str, Any]:
+def _goal(client: Client, parsed: argparse.Namespace) -> dict[str, Any]:
     words = parsed.kinds = take_cluster(parsed, parsed.kinds)
     if parsed.goal == "empty":
         if not words:
@@ -306,7 +306,7 @@ def _goal(parsed: argparse.Namespace) -> dict[str, Any]:
         if len(words) != 1 or not (words[0].isascii() and words[0].isdecimal()):
             raise UsageError("free: how many hosts is missing, such as free 2")
         return {"free": int(words[0])}
-    kinds = kinds_of(parsed)
+    kinds = kinds_of(client, parsed)
     if len(kinds) != 1:
         raise UsageError(f"{parsed.goal}: one kind of request is expected, not {len(kinds)}")
     (kind,) = kinds.values()

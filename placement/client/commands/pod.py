@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from placement.client.commands.candidates import Explaining, near_misses
-from placement.client.commands.cluster import cluster_path, put_named, read_name
+from placement.client.commands.cluster import InClusters, cluster_path, put_each, read_name
 from placement.client.display import (
     CLUSTER,
     ActionCommand,
@@ -19,7 +19,7 @@ from placement.client.display import (
     limit,
     read_yaml,
 )
-from placement.client.formats import TextCell, documents, lines
+from placement.client.formats import TextCell, cpu_list, documents, lines
 from placement.engine.domain.errors import PlacementError
 
 if TYPE_CHECKING:
@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 _NAMESPACE = "default"
 _LISTED = ("namespace", "name", "node", "qos_class", "cpuset", "phase", "consumer_uuid")
 _CREATED = ("namespace", "name", "node", "cpuset", "score", "annotations", "remarks")
+_CONFIRMED = "confirmed_by_kubernetes"
 _LINES = ("warnings", "remarks", "unreadable")
 _SHOWN = (
     *("namespace", "name", "uid", "consumer_uuid", "node", "resource_provider", "phase"),
-    *("qos_class", "kubernetes_qos_class", "scheduled", "cpuset", "containers", "annotations", *_LINES),
+    *("qos_class", "kubernetes_qos_class", _CONFIRMED, "cpuset", "containers", "annotations", *_LINES),
 )
 _SHOWN_PODS = 50
 _SHOWN_NODES = 10
@@ -43,19 +44,19 @@ _NODES = argument("--node", action="append", help="look at this node only, repea
 _POD = (
     CLUSTER,
     argument("pod", help="name of the pod"),
-    argument("--namespace", default=_NAMESPACE, help="where it is (default %(default)s)"),
+    argument("-n", "--namespace", default=_NAMESPACE, help="where it is (default %(default)s)"),
 )
 
 
-class ListPods(Listing):
-    """List the pods of a cluster.
+class ListPods(InClusters):
+    """List the pods of a cluster, or of all clusters that have nodes.
 
     Formats that are written row by row, csv and value, begin with the first page of the service.
     """
 
     arguments = (
-        CLUSTER,
-        argument("--namespace", help="in this namespace"),
+        *InClusters.arguments,
+        argument("-n", "--namespace", help="in this namespace"),
         argument("--node", help="on this node"),
         argument("--qos", help="of this QoS class, such as LSR"),
         limit(f"N pods at most (else {_SHOWN_PODS} for people)"),
@@ -63,71 +64,79 @@ class ListPods(Listing):
     left_out_first = ("phase", "qos_class", "cpuset")
     kept = ("name", "node")
     only_wide = ("consumer_uuid",)
-    nothing = "pods in cluster {cluster}"
+    nothing = "pods{where}"
     filters = ("namespace", "node", "qos")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         wanted = {name: getattr(parsed_args, name) for name in self.filters}
-        path = cluster_path(parsed_args.cluster, "pods")
-        found = self.pages(parsed_args, path, "pods", "marker", wanted, _SHOWN_PODS)
-        return _LISTED, (tuple(pod[name] for name in _LISTED) for pod in found)
+
+        def rows(cluster: str) -> Iterable[tuple[Any, ...]]:
+            pods = self.pages(parsed_args, cluster_path(cluster, "pods"), "pods", "marker", wanted)
+            return (tuple(_listed(name, pod) for name in _LISTED) for pod in pods)
+
+        return self.listed(parsed_args, _LISTED, rows, _SHOWN_PODS)
 
 
 class ShowPod(Details):
-    """Show a pod, where it is and what it was given."""
+    """Show a pod, where it is and what it was given.
+
+    Kubernetes confirms a place that was given here when the pod is reported on its node.
+    """
 
     arguments = _POD
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         pod = self.client.get(_path(parsed_args.cluster, parsed_args.namespace, parsed_args.pod))
-        return _SHOWN, [_cell(name, pod[name]) for name in _SHOWN]
+        pod[_CONFIRMED] = not pod["scheduled"]
+        return self.filled(parsed_args, {name: _cell(name, pod[name]) for name in _SHOWN})
 
 
 class CreatePods(Listing):
     """Place the pods of manifests, or record the pods that say where they run.
 
     The file is YAML or JSON as `kubectl get -o yaml` prints it, in one or several documents or lists.
-    Creating the same again changes nothing.
+    A pod that is refused keeps only others of its gang from their places. Creating the same again changes
+    nothing. A pod with another spec than before is placed anew, and a remark says what it gave back.
     """
 
     arguments = (
         CLUSTER,
         _FILE,
-        argument("--namespace", help="of manifests that name none (default default)"),
+        argument("-n", "--namespace", help="of manifests that name none (default default)"),
     )
     left_out_first = ("score", "cpuset")
     kept = ("name", "node", "remarks")
     only_wide = ("annotations",)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Send the pods one by one, until one is refused; all at once if any of them is in a gang."""
+        """Send the pods one by one; all at once if any of them is in a gang."""
         from placement.common.gang import gang_of
 
-        client, cluster, default = self.client, parsed_args.cluster, parsed_args.namespace or _NAMESPACE
-        named = [(*_names(manifest, default), manifest) for manifest in _manifests(parsed_args.file)]
-        if any(gang_of(manifest, namespace) for namespace, _, manifest in named):
-            created = _create_together(client, cluster, named)
+        cluster, default = parsed_args.cluster, parsed_args.namespace or _NAMESPACE
+        pods = [(_names(manifest, default), manifest) for manifest in _manifests(parsed_args.file)]
+        if not pods:
+            raise PlacementError(f"{parsed_args.file}: has no pods")
+        if any(gang_of(manifest, namespace) for (namespace, _), manifest in pods):
+            created = self._create_together(cluster, pods)
         else:
-            created = [put_named(client, manifest, cluster, "pods", *names) for *names, manifest in named]
+            created = list(put_each(self, cluster, "pods", pods))
         for pod in created:
             pod["remarks"] = [*pod["warnings"], *pod["remarks"]]
         return _CREATED, [tuple(_cell(column, pod[column]) for column in _CREATED) for pod in created]
 
-
-def _create_together(
-    client: Client, cluster: str, pods: Sequence[tuple[str, str, Mapping[str, Any]]]
-) -> list[dict[str, Any]]:
-    items = [
-        {**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}}
-        for namespace, _, manifest in pods
-    ]
-    body = {"apiVersion": "v1", "kind": "List", "items": items}
-    outcomes = client.post(cluster_path(cluster, "pods"), body)["pods"]
-    for outcome in outcomes:
-        if "error" in outcome:
-            where = f"{outcome['namespace']}/{outcome['name']}"
-            raise PlacementError(f"{where}: {outcome['error']['detail']}")
-    return [outcome["pod"] for outcome in outcomes]
+    def _create_together(
+        self, cluster: str, pods: Sequence[tuple[tuple[str, str], Mapping[str, Any]]]
+    ) -> list[dict[str, Any]]:
+        items = [
+            {**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}}
+            for (namespace, _), manifest in pods
+        ]
+        body = {"apiVersion": "v1", "kind": "List", "items": items}
+        outcomes = self.client.post(cluster_path(cluster, "pods"), body)["pods"]
+        for outcome in outcomes:
+            if "error" in outcome:
+                self.fail(f"{outcome['namespace']}/{outcome['name']}: {outcome['error']['detail']}")
+        return [outcome["pod"] for outcome in outcomes if "pod" in outcome]
 
 
 class DeletePod(ActionCommand):
@@ -184,6 +193,8 @@ class ExplainPod(Explaining):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         pod = _manifest(parsed_args.file)
         preview = _preview(self.client, parsed_args.cluster, pod, parsed_args.node, 0)
+        for warning in preview["warnings"]:
+            self.note(warning)
         return self.result(parsed_args, preview["explanation"])
 
 
@@ -203,6 +214,12 @@ class TranslatePod(Listing):
             (number, entry["meaning"], entry["query"])
             for number, entry in enumerate(answer["queries"], start=1)
         ]
+
+
+def _listed(name: str, pod: Mapping[str, Any]) -> object:
+    if name == "cpuset" and not pod["cpuset"] and pod["node"]:
+        return TextCell("", ["shared"])
+    return pod[name]
 
 
 def _choices(nodes: Sequence[Mapping[str, Any]]) -> Iterable[int]:
@@ -231,7 +248,9 @@ def _sum_up(
         lacking: list[str] = []
         if number < _EXPLAINED:
             nearest = _preview(client, cluster, pod, nodes, 0)["explanation"]["nearest"]
-            lacking = list(islice(near_misses(nearest), _NAMED))
+            # The others say what the reasons say.
+            amounts = [miss for miss in nearest if "missing" in miss]
+            lacking = [f"  {sentence}" for sentence in islice(near_misses(amounts), _NAMED)]
         named = nodes if len(nodes) <= _NAMED else [*nodes[:_NAMED], f"... {len(nodes) - _NAMED} more"]
         rows.append((lines(named), [*reasons, *lacking]))
     return rows
@@ -241,8 +260,7 @@ def _cell(name: str, value: Any) -> object:
     if name == "annotations":
         return documents(value)
     if name == "containers":
-        texts = (f"{each['name']}: CPUs {each.get('cpuset', '?') or 'none'}" for each in value)
-        return TextCell(value, texts)
+        return TextCell(value, (f"{each['name']}: CPUs {cpu_list(each.get('cpuset'))}" for each in value))
     return lines(value) if name in _LINES else value
 
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from placement.client.commands.cluster import cluster_path, put_named, read_name
+from placement.client.commands.cluster import cluster_path, put_each, read_name
 from placement.client.display import CLUSTER, ActionCommand, Details, Listing, argument, limit, read_yaml
 from placement.client.formats import lines, quantities
 
@@ -45,7 +45,8 @@ class ShowReservation(Details):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         path = cluster_path(parsed_args.cluster, "reservations", parsed_args.reservation)
-        return _SHOWN, _row(_SHOWN, self.client.get(path))
+        reservation = self.client.get(path)
+        return self.filled(parsed_args, {column: _cell(column, reservation) for column in _SHOWN})
 
 
 class CreateReservations(Listing):
@@ -61,9 +62,8 @@ class CreateReservations(Listing):
         from placement.common.documents import manifests_of_kind
 
         manifests = manifests_of_kind("Reservation", read_yaml(parsed_args.file))
-        client, cluster = self.client, parsed_args.cluster
-        named = [(read_name(manifest, "Reservation"), manifest) for manifest in manifests]
-        created = [put_named(client, manifest, cluster, "reservations", name) for name, manifest in named]
+        named = [((read_name(manifest, "Reservation"),), manifest) for manifest in manifests]
+        created = put_each(self, parsed_args.cluster, "reservations", named)
         return _CREATED, [_row(_CREATED, reservation) for reservation in created]
 
 
@@ -83,7 +83,8 @@ def _row(columns: Sequence[str], reservation: Mapping[str, Any]) -> tuple[Any, .
 def _cell(column: str, reservation: Mapping[str, Any]) -> object:
     value = reservation["current_owners" if column == "used_by" else column]
     if column in ("held", "left"):
-        if value is None:
+        # It holds nothing once it is over.
+        if reservation["left"] is None:
             return None
         return quantities({**({"cpuset": value["cpuset"]} if value["cpuset"] else {}), **value["resources"]})
     if column == "used_by":

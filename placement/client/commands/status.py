@@ -12,7 +12,7 @@ from placement.client.formats import lines
 class ShowStatus(Details):
     """Show which service answers, its database, the caller as it is known there, and how the service is.
 
-    The check `forest-loaded` says how far the search is behind the database. The command ends with 1 if a
+    The check `forest-loaded` says when the search last read the database. The command ends with 1 if a
     check fails.
     """
 

@@ -44,7 +44,8 @@ class SchemaViolation(BadRequest):
     """A value breaks its schema.
 
     `reason` is a sentence for the caller, `keyword` the broken rule (minimum, pattern, required ...),
-    `schema_path` and `instance_path` lead to it. `others` are violations by further parts of the value.
+    `schema_path` and `instance_path` lead to it. `member` is a member that it lacks, or has and may not have.
+    `others` are violations by further parts of the value.
     """
 
     def __init__(
@@ -53,12 +54,14 @@ class SchemaViolation(BadRequest):
         keyword: str,
         schema_path: tuple[str | int, ...] = (),
         instance_path: tuple[str | int, ...] = (),
+        member: str | None = None,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.keyword = keyword
         self.schema_path = schema_path
         self.instance_path = instance_path
+        self.member = member
         self.others: list[SchemaViolation] = []
 
     def below(self, step: tuple[str | int, ...], key: str | int) -> None:
@@ -89,7 +92,7 @@ class SchemaViolation(BadRequest):
             if step != "items":
                 next(steps)
             place += f".{key}" if step == "properties" else f"[{key!r}]"
-        return place
+        return place if self.member is None else f"{place}.{self.member}"
 
 
 class Forbidden(PlacementError):

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from placement.engine.domain.units import figure_of, of_resource
+
 MOST_MISSES = 5
 """The most near misses that an explanation lists."""
 
@@ -121,6 +123,7 @@ class Shortage:
     that could serve. SPLIT: the providers below `provider` (None: of the whole tree) that meet `condition`
     give too little of an amount that is split; `is_numa`: this provider is a NUMA node. TOGETHER: each group
     could be served alone, but not beside the others; with a `condition`, the nearest providers miss it.
+    `counted` says of what there are `free`.
     """
 
     reason: Reason
@@ -132,6 +135,7 @@ class Shortage:
     missing: int = 0
     condition: Condition | None = None
     is_numa: bool = False
+    counted: str = "free"
 
 
 class Alternative(NamedTuple):
@@ -167,13 +171,15 @@ class Explanation:
 
     `complete`: the search went through everything; else it stopped at its limit, and the last stage counts
     what it had seen by then. `names`: the names of providers by uuid, as far as they were looked up.
-    `alternative`: where the amount of the first empty stage could be split.
+    `resources`: the names that Kubernetes has for classes, for pods. `alternative`: where the amount of the
+    first empty stage could be split.
     """
 
     stages: tuple[Stage, ...]
     misses: tuple[Miss, ...] = ()
     complete: bool = True
     names: Mapping[str, str] = field(default_factory=dict)
+    resources: Mapping[str, str] = field(default_factory=dict)
     alternative: Alternative | None = None
 
     @property
@@ -207,7 +213,7 @@ def sentences(explanation: Explanation) -> list[str]:
     for at, stage in enumerate(explanation.stages):
         given.append(stage_sentence(stage, explanation))
         if at == empty and explanation.misses:
-            given += [text for miss in explanation.misses for text in lacks(miss, stage, names)]
+            given += [text for miss in explanation.misses for text in lacks(miss, stage, explanation)]
         elif at == empty:
             condition = stage.condition
             if stage.came:
@@ -249,7 +255,7 @@ def first_obstacle(explanation: Explanation) -> str:
     if empty is None:
         return ""
     stage = explanation.stages[empty]
-    nearest = [text for miss in explanation.misses[:1] for text in lacks(miss, stage, explanation.names)]
+    nearest = [text for miss in explanation.misses[:1] for text in lacks(miss, stage, explanation)]
     return "; ".join([stage_sentence(stage, explanation), *nearest])
 
 
@@ -257,12 +263,15 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def lacks(miss: Miss, stage: Stage, names: Names) -> list[str]:
-    """Return sentences on what a near miss lacked to pass the stage."""
+def lacks(miss: Miss, stage: Stage, explanation: Explanation) -> list[str]:
+    """Return sentences on what a near miss lacked to pass the stage; each once."""
+    names = explanation.names
     name = names.get(miss.provider, miss.provider)
+    if miss.shortages and stage.counted is CountedUnit.TREES:
+        return [_in_tree(shortage, name, names) for shortage in miss.shortages]
     if miss.shortages:
-        tell = _in_tree if stage.counted is CountedUnit.TREES else _alone
-        return [tell(shortage, name, names) for shortage in miss.shortages]
+        told = (_alone(shortage, name, explanation.resources) for shortage in miss.shortages)
+        return list(dict.fromkeys(told))
     if miss.words:
         return [f"{name}: {words}" for words in miss.words]
     subject = f"the tree of {name}" if stage.counted is CountedUnit.TREES else name
@@ -274,10 +283,15 @@ def lacks(miss: Miss, stage: Stage, names: Names) -> list[str]:
     return ["; ".join(given)]
 
 
-def _alone(shortage: Shortage, name: str, _names: Names) -> str:
+def _alone(shortage: Shortage, name: str, resources: Mapping[str, str]) -> str:
     if shortage.reason is Reason.UNITS:
         return f"{name} has enough free, but the amount breaks its {_UNITS}"
-    return f"{name} lacks {shortage.missing} {shortage.resource_class}: it has {shortage.free} free"
+    class_ = shortage.resource_class or ""
+    missing, free, resource = f"{shortage.missing} {class_}", str(shortage.free), resources.get(class_)
+    if resource is not None:
+        missing = of_resource(shortage.missing, class_, resource)
+        free = figure_of(shortage.free, class_, resource)
+    return f"{name} lacks {missing}: it has {free} {shortage.counted}"
 
 
 def _in_tree(shortage: Shortage, root: str, names: Names) -> str:

@@ -1,7 +1,8 @@
-"""Uuids as callers spell them and as the database stores them, and the names of this machine."""
+"""Uuids as callers spell them, names that are almost known ones, and the names of this machine."""
 
 from __future__ import annotations
 
+import difflib
 import ipaddress
 import re
 import uuid
@@ -26,6 +27,21 @@ def normalize_uuid(text: str) -> str | None:
 
 is_dashed_uuid = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}").fullmatch
 """Return a match if the text is a uuid with its dashes in the canonical places, in any letter case."""
+
+
+_CLOSE, _MOST = 0.65, 3
+
+
+def near(word: str, known: Iterable[str], most: int = _MOST) -> list[str]:
+    """Return the known words that are written almost like this one, in any letter case, the closest first."""
+    words = {each.lower(): each for each in known}
+    return [words[each] for each in difflib.get_close_matches(word.lower(), words, most, _CLOSE)]
+
+
+def meant(words: Iterable[str]) -> str:
+    """Return the question whether one of these was meant, as the end of a message; nothing without any."""
+    listed = " or ".join(words)
+    return f"; did you mean {listed}?" if listed else ""
 
 
 # The same few callers come again and again.

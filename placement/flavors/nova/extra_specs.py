@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import os_resource_classes
 
+from placement.engine.domain.identifiers import meant, near
 from placement.flavors.nova.flavor import (
     FIRMWARE_KEY,
     STATELESS_FIRMWARE_KEY,
@@ -142,17 +143,17 @@ FORBIDDEN = "forbidden"
 GROUP_KEY = re.compile(r"(?P<kind>resources|trait)(?P<suffix>[a-zA-Z0-9_-]{1,64})?:(?P<name>.*)")
 
 # `!`, `,` and `:` mean something in a query value, so a name with them would ask for something else.
-_TRAIT_NAME = re.compile(r"[^!,:]+")
+_is_trait_name = re.compile(r"[^!,:]+").fullmatch
 _IMAGE_TRAIT = "trait:"
 
 
 @dataclass(frozen=True, slots=True)
 class ExplicitRequests:
-    """What the extra specs ask for by name, zero amounts included, and sorted codes of ignored entries."""
+    """What the extra specs ask for by name, zero amounts included, and why other entries are ignored."""
 
     groups: Groups
     group_policy: str | None
-    warnings: tuple[str, ...]
+    ignored: Problems
 
     @property
     def base(self) -> FlavorGroup:
@@ -164,36 +165,53 @@ class ExplicitRequests:
         return sum(group.resources.get(resource_class, 0) for group in self.groups.values())
 
 
+def is_entry(key: str) -> bool:
+    """Return whether the key names a resource or a trait, so that its value counts or leaves a reason."""
+    match = GROUP_KEY.fullmatch(key)
+    return match is not None and (match["kind"] == "resources" or _is_trait_name(match["name"]) is not None)
+
+
+_MOST_TO_COMPARE = 100
+
+
+def suggestible(names: Collection[str], extra_specs: Mapping[str, str]) -> Collection[str]:
+    """Return the names to compare unknown ones with; none for more extra specs than can be compared soon."""
+    return names if len(extra_specs) <= _MOST_TO_COMPARE else ()
+
+
 def read_extra_specs(extra_specs: Mapping[str, str]) -> ExplicitRequests:
     """Return the groups an operator wrote out; the suffix is all between the keyword and the first colon.
 
-    Bad entries leave only a warning, other keys leave nothing.
+    Bad entries leave only the reason why they are ignored, other keys leave nothing.
     Source: nova-flavors.md, "Extra specs that name resources and traits".
     """
     resources: dict[str, dict[str, int]] = {}
     traits: dict[str, dict[str, str]] = {}
     group_policy: str | None = None
-    warnings: list[str] = []
+    ignored = Problems()
+    known = suggestible(STANDARD_CLASSES, extra_specs)
     for key, text in extra_specs.items():
         match = GROUP_KEY.fullmatch(key)
         if key == "group_policy":
             if text in GROUP_POLICIES:
                 group_policy = text
             else:
-                warnings.append("group_policy_ignored")
+                ignored.add("group_policy_ignored", f"{key}: {shown(text)} is neither none nor isolate")
         elif match is not None and match["kind"] == "resources":
             amount = integer(text)
             if not is_known_class(match["name"]):
-                warnings.append("resource_class_ignored")
+                like = meant(near(match["name"], known, 1))
+                ignored.add("resource_class_ignored", f"{key}: there is no such resource class{like}")
             elif amount is None or amount < 0:
-                warnings.append("amount_ignored")
+                ignored.add("amount_ignored", f"{key}: {shown(text)} is no whole number from 0 on")
             else:
                 resources.setdefault(match["suffix"] or BASE, {})[match["name"]] = amount
-        elif match is not None and _TRAIT_NAME.fullmatch(match["name"]):
+        elif match is not None and _is_trait_name(match["name"]):
             if text in (REQUIRED, FORBIDDEN):
                 traits.setdefault(match["suffix"] or BASE, {})[match["name"]] = text
             else:
-                warnings.append("trait_value_ignored")
+                message = f"{key}: {shown(text)} is neither required nor forbidden"
+                ignored.add("trait_value_ignored", message)
 
     def traits_of(suffix: str, wanted: str) -> frozenset[str]:
         return frozenset(trait for trait, text in traits.get(suffix, {}).items() if text == wanted)
@@ -204,7 +222,7 @@ def read_extra_specs(extra_specs: Mapping[str, str]) -> ExplicitRequests:
         )
         for suffix in sorted(resources.keys() | traits.keys())
     }
-    return ExplicitRequests(groups, group_policy, tuple(sorted(warnings)))
+    return ExplicitRequests(groups, group_policy, ignored)
 
 
 def image_traits(image: ImageProperties) -> FlavorGroup:
@@ -214,7 +232,7 @@ def image_traits(image: ImageProperties) -> FlavorGroup:
     """
     required = (key for key, text in image.items() if key.startswith(_IMAGE_TRAIT) and text == REQUIRED)
     names = (key.removeprefix(_IMAGE_TRAIT) for key in required)
-    return FlavorGroup(required=frozenset(filter(_TRAIT_NAME.fullmatch, names)))
+    return FlavorGroup(required=frozenset(filter(_is_trait_name, names)))
 
 
 # Memory encryption and host traits: `hw:mem_encryption` with what it needs of the image, and other keys.

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, NamedTuple, cast
 
 from placement.engine.domain.errors import BadRequest
+from placement.engine.domain.identifiers import meant, near
 from placement.engine.domain.inventories import MAX_INT
 
 Code = str
@@ -57,6 +58,9 @@ class Problems:
 
     def __len__(self) -> int:
         return len(self._found)
+
+    def __iter__(self) -> Iterator[FlavorProblem]:
+        return iter(self._found)
 
     def raise_if_any(self) -> None:
         """Raise FlavorRefused with everything found, or return when nothing was."""
@@ -228,7 +232,8 @@ def read_document(document: object) -> tuple[Flavor, ImageProperties, Options]:
     parts = _object(document, "request", "flavor_invalid", problems)
     for name in parts:
         if name not in _CODE_BY_PART:
-            problems.add("flavor_invalid", f"{shown(name)}: is no part of a translation request")
+            like = meant(near(str(name), _CODE_BY_PART.keys() - parts.keys(), 1)) if len(parts) < 10 else ""
+            problems.add("flavor_invalid", f"{_bare(name)}: is no part of a translation request{like}")
     flavor, image, options = (
         _object({} if parts.get(name) is None else parts[name], name, code, problems)
         for name, code in _CODE_BY_PART.items()
@@ -237,13 +242,18 @@ def read_document(document: object) -> tuple[Flavor, ImageProperties, Options]:
         known = sorted(field.name for field in fields(shape))
         for field_name in part:
             if field_name not in known:
-                message = f"{name}: {shown(field_name)} is none of its fields {', '.join(known)}"
+                message = f"{name}.{_bare(field_name)}: is none of its fields {', '.join(known)}"
                 problems.add(_CODE_BY_PART[name], message)
     for name in _REQUIRED_FLAVOR_FIELDS:
         if name not in flavor:
             problems.add("flavor_invalid", f"flavor.{name}: is missing")
     problems.raise_if_any()
     return Flavor(**flavor), image, Options(**options)
+
+
+def _bare(name: object) -> str:
+    """Return the name without quotes, escaped and cut as `shown` does."""
+    return shown(name).strip("'")
 
 
 def _object(value: object, name: str, code: Code, problems: Problems) -> Mapping[str, Any]:

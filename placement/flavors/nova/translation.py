@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from urllib.parse import urlencode
 
 from placement.common.microversions import Feature
 from placement.engine.domain.groups import CandidateQuery, RequestGroup, SplitRule
+from placement.engine.domain.identifiers import meant, near
 from placement.flavors.nova import cpu_plan
 from placement.flavors.nova.cpu_plan import DEDICATED, PINNED, CpuPlan, plan_cpus
 from placement.flavors.nova.extra_specs import (
@@ -30,6 +31,7 @@ from placement.flavors.nova.extra_specs import (
     PCI_AFFINITIES,
     PCPU,
     REQUIRED,
+    STANDARD_CLASSES,
     TPM_MODEL_TRAITS,
     TPM_VERSION_TRAITS,
     VCPU,
@@ -40,16 +42,19 @@ from placement.flavors.nova.extra_specs import (
     check_trait_conflicts,
     custom_class,
     image_traits,
+    is_entry,
     is_well_formed_class,
     memory_encryption,
     merged,
     platform_traits,
     read_extra_specs,
     stripped,
+    suggestible,
 )
 from placement.flavors.nova.flavor import (
     GRANULAR,
     Flavor,
+    FlavorProblem,
     ImageProperties,
     Options,
     Problems,
@@ -390,18 +395,24 @@ _PER_CELL_RULES = (
     (re.compile(r"hw:numa_cpus\.[0-9]+"), _CPU_SET),
     (re.compile(r"hw:numa_mem\.[0-9]+"), _whole_number(1)),
 )
+_KNOWN = (
+    *(*_RULES_BY_KEY, "hw:numa_cpus.N", "hw:numa_mem.N"),
+    *(f"resources:{name}" for name in sorted(STANDARD_CLASSES)),
+)
+_LIKE_OURS = re.compile(r"(hw|os):|resources|trait")
+# Of what has no code among the warnings.
+_UNUSED = "extra_spec_ignored"
 _OUR_NAMESPACES = re.compile(r"(hw|os|(resources|trait)[a-zA-Z0-9_-]{0,64}):.*", re.DOTALL)
 _STRICT_TRAIT = re.compile(r"[A-Z0-9_]+")
 
 
-def extra_spec_fault(key: str, text: str) -> str | None:
+def extra_spec_fault(key: str, text: str, known: Collection[str] = ()) -> str | None:
     """Return what is wrong with one extra spec taken on its own, or None if nothing is.
 
-    Keys of foreign namespaces and keys without a namespace are accepted unseen.
-    Source: nova-flavors.md, "Strict mode".
+    An unknown one may be meant for one of the known. Keys of foreign namespaces and keys without a namespace
+    are accepted unseen. Source: nova-flavors.md, "Strict mode".
     """
-    per_cell = (rule for pattern, rule in _PER_CELL_RULES if pattern.fullmatch(key))
-    rule = _RULES_BY_KEY.get(key) or next(per_cell, None)
+    rule = _rule(key)
     match = GROUP_KEY.fullmatch(key)
     if rule is None and match is not None:
         if match["kind"] == "resources":
@@ -410,7 +421,39 @@ def extra_spec_fault(key: str, text: str) -> str | None:
             rule = _TRAIT_VALUE if _STRICT_TRAIT.fullmatch(match["name"]) else None
     if rule is not None:
         return None if rule.accepts(text) else f"{shown(text)} is not {rule.expects}"
-    return "there is no such extra spec" if _OUR_NAMESPACES.fullmatch(key) else None
+    return _no_such(near(key, known, 1)) if _OUR_NAMESPACES.fullmatch(key) else None
+
+
+def _rule(key: str) -> _Rule | None:
+    per_cell = (rule for pattern, rule in _PER_CELL_RULES if pattern.fullmatch(key))
+    return _RULES_BY_KEY.get(key) or next(per_cell, None)
+
+
+def _no_such(like: Sequence[str]) -> str:
+    return f"there is no such extra spec{meant(like)}"
+
+
+def ignored_extra_specs(extra_specs: Mapping[str, str]) -> tuple[FlavorProblem, ...]:
+    """Return why a translation ignores some, sorted: bad entries, unknown ones that look like nova's.
+
+    Words that are no booleans are among them. Source: nova-flavors.md, "Keys", "Values of resource entries".
+    """
+    ignored = read_extra_specs(extra_specs).ignored
+    known = suggestible(_KNOWN, extra_specs)
+    for key, text in extra_specs.items():
+        rule, fault = _rule(key), None
+        if rule is _BOOLEAN and not rule.accepts(text):
+            fault = f"{shown(text)} is not {rule.expects}, so it counts as false"
+        elif rule is None and not is_entry(key):
+            # Properties of images have names such as hw_cpu_policy.
+            flavors = key.replace("_", ":", 1)
+            if _LIKE_OURS.match(key):
+                fault = _no_such(near(key, known, 1))
+            elif _rule(flavors) is not None:
+                fault = _no_such([flavors])
+        if fault is not None:
+            ignored.add(_UNUSED, f"{key}: {fault}")
+    return tuple(sorted(ignored))
 
 
 DEFAULT_OPTIONS = Options()
@@ -424,7 +467,7 @@ class Translation:
     `same_subtree` lists tied suffixes. `querystring` needs `microversion` at least; `fallback_querystring`
     asks for shared CPUs where hosts do not report dedicated ones. `cpu_policy` is dedicated, mixed, shared or
     None, `thread_policy` prefer, isolate, require or None. `cells` is None for a guest without NUMA cells;
-    `dedicated_cpus` is CPU set text of guest CPU ids; `warnings` holds sorted codes, repeats kept.
+    `dedicated_cpus` is CPU set text of guest CPU ids; `ignored` holds sorted reasons, with their codes.
     `on_core_trees`: the query for hosts with cores as providers, None if that does not differ.
     """
 
@@ -439,7 +482,7 @@ class Translation:
     thread_policy: str | None
     cells: tuple[Cell, ...] | None
     dedicated_cpus: str
-    warnings: tuple[str, ...]
+    ignored: tuple[FlavorProblem, ...]
     on_core_trees: CandidateQuery | None = None
 
 
@@ -455,8 +498,9 @@ def translate(
     check_input(flavor, image, options, problems)
     problems.raise_if_any()
     if options.strict:
+        known = suggestible(_KNOWN, flavor.extra_specs)
         for key, text in flavor.extra_specs.items():
-            fault = extra_spec_fault(key, text)
+            fault = extra_spec_fault(key, text, known)
             if fault is not None:
                 problems.add("extra_spec_invalid", f"{key}: {fault}")
     encryption = memory_encryption(flavor.extra_specs, image, problems)
@@ -486,7 +530,7 @@ def translate(
         thread_policy=plan.thread_policy,
         cells=cells,
         dedicated_cpus=dedicated_cpus(cells or ()),
-        warnings=explicit.warnings,
+        ignored=ignored_extra_specs(flavor.extra_specs),
         on_core_trees=core_tree_query(totals, share, plan.thread_policy),
     )
 
@@ -518,7 +562,7 @@ def translation_document(translation: Translation) -> dict[str, object]:
     document = {
         each.name: getattr(translation, each.name)
         for each in fields(Translation)
-        if each.name != "on_core_trees"
+        if each.name not in ("on_core_trees", "ignored")
     }
     groups = {
         suffix: {
@@ -533,4 +577,6 @@ def translation_document(translation: Translation) -> dict[str, object]:
     }
     if translation.cells is not None:
         document["cells"] = [asdict(cell) for cell in translation.cells]
+    document["warnings"] = [each.code for each in translation.ignored if each.code != _UNUSED]
+    document["ignored"] = [each.message for each in translation.ignored]
     return document

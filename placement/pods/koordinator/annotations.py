@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -47,6 +48,7 @@ RESERVATION_AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
 RESERVATION_ALLOCATED = "scheduling.koordinator.sh/reservation-allocated"
 RESERVATION_ORDER = "scheduling.koordinator.sh/reservation-order"
 RESERVATION_IGNORED = "scheduling.koordinator.sh/reservation-ignored"
+EXTENDED_RESOURCE_SPEC = "node.koordinator.sh/extended-resource-spec"
 EXCLUSIVITY_GROUP = "placement/exclusivity-group"
 SCHEDULING_HINT = "internal.scheduling.koordinator.sh/scheduling-hint"
 
@@ -158,6 +160,17 @@ DEFAULT = "Default"
 CONSTRAINED_BURST = "ConstrainedBurst"
 _REQUIRED = "requiredCPUBindPolicy"
 _PREFERRED = "preferredCPUBindPolicy"
+_EXCLUSIVE = "preferredCPUExclusivePolicy"
+_NUMA_POLICY, _NUMA_EXCLUSIVE = "numaTopologyPolicy", "singleNUMANodeExclusive"
+REQUIRED_TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
+_MEMBERS = {
+    RESOURCE_SPEC: (_REQUIRED, _PREFERRED, _EXCLUSIVE),
+    NUMA_TOPOLOGY_SPEC: (_NUMA_POLICY, _NUMA_EXCLUSIVE),
+    RESERVATION_AFFINITY: ("name", "reservationSelector", REQUIRED_TERMS),
+}
+_ON_PODS = (*_MEMBERS, RESOURCE_STATUS, RESERVATION_ALLOCATED, EXTENDED_RESOURCE_SPEC)
+_PREFIXES = ("scheduling.koordinator.sh/", "node.koordinator.sh/")
+_CLOSE = 0.8
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
@@ -170,7 +183,7 @@ def read_resource_spec(annotation: Field) -> ResourceSpec:
     return ResourceSpec(
         required_bind=parsed.member(_REQUIRED).text() or "",
         preferred_bind=parsed.member(_PREFERRED).text() or "",
-        exclusive=parsed.member("preferredCPUExclusivePolicy").text() or "",
+        exclusive=parsed.member(_EXCLUSIVE).text() or "",
         document=dict(parsed.mapping()),
     )
 
@@ -197,9 +210,24 @@ def read_numa_topology_spec(annotation: Field) -> NumaTopologySpec:
     """
     parsed = annotation.json()
     return NumaTopologySpec(
-        _read_choice(parsed.member("numaTopologyPolicy"), NumaPolicy, NumaPolicy.NONE),
-        _read_choice(parsed.member("singleNUMANodeExclusive"), NumaExclusivity, NumaExclusivity.NONE),
+        _read_choice(parsed.member(_NUMA_POLICY), NumaPolicy, NumaPolicy.NONE),
+        _read_choice(parsed.member(_NUMA_EXCLUSIVE), NumaExclusivity, NumaExclusivity.NONE),
     )
+
+
+def warn_of_unknown(pod: Pod) -> None:
+    """Warn of annotations with Koordinator's prefixes, and of members of known ones, that have no effect.
+
+    Source: koordinator.md, "Keys on the pod".
+    """
+    for key, known in _MEMBERS.items():
+        document = pod.manifest.annotation(key).json()
+        for name in sorted(document.mapping().keys() - set(known)):
+            document.member(name).warn(f"is not known and has no effect; there are {', '.join(known)}")
+    given = pod.manifest.root.member("metadata").member("annotations").mapping()
+    for key in sorted(each for each in given if each.startswith(_PREFIXES) and each not in _ON_PODS):
+        meant = "".join(f"; did you mean {each}?" for each in get_close_matches(key, _ON_PODS, 1, _CLOSE))
+        pod.manifest.annotation(key).warn(f"is not known on pods and has no effect{meant}")
 
 
 def _read_choice(field: Field, choices: type[_Choice], default: _Choice) -> _Choice:

@@ -38,7 +38,6 @@ from placement.pods.model import (
 
 
 MECHANISM = "NodeNUMAResource"
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def read_incoming(pod: Pod, old: Pod | None, settings: SchedulerSettings, report: ManifestReport) -> PodSpec:
@@ -90,7 +89,7 @@ def read_reservation_affinity(annotation: Field) -> ReservationAffinity | None:
     if parsed.value is None:
         return None
     selector = parsed.member("reservationSelector").members()
-    required = parsed.member(_REQUIRED)
+    required = parsed.member(keys.REQUIRED_TERMS)
     terms = required.member("reservationSelectorTerms").elements()
     return ReservationAffinity(
         name=parsed.member("name").text() or "",
@@ -316,6 +315,7 @@ def warn_of_pod(pod: Pod, spec: ResourceSpec, settings: SchedulerSettings, reque
         else:
             must = f"only given CPUs of their own with priority class {keys.PriorityClass.PROD}"
             label.warn(f"{qos} pods are {must}")
+    keys.warn_of_unknown(pod)
     status = manifest.annotation(keys.RESOURCE_STATUS)
     if status.value is not None and not pod.host and request.designated is None:
         status.warn("ignored: no scheduling hint names this mechanism")

@@ -9,6 +9,7 @@ import numpy as np
 
 from placement.allocations.kubernetes_resources import host_class, numa_class
 from placement.engine.domain.explanation import Condition, ConditionKind, Obstacle
+from placement.engine.domain.units import of_resource
 from placement.engine.forest.arrays import Mask
 from placement.engine.numa.host import (
     FACE_VALUE,
@@ -19,7 +20,6 @@ from placement.engine.numa.host import (
     bound_cost,
     host_cpu_requested,
 )
-from placement.engine.search.query import amount
 from placement.pods.columns import (
     CPU_REQUESTED,
     VAST,
@@ -39,6 +39,7 @@ from placement.pods.snapshot import NodeColumns
 
 TOO_MANY_PODS = "Too many pods"
 AMPLIFIED = "Insufficient amplified cpu"
+_AMOUNT = ConditionKind.AMOUNT
 _AMPLIFIED_CPU = Obstacle(ConditionKind.AMPLIFIED_CPU)
 Left = Callable[[Place], int]
 """The units that are left at a place."""
@@ -59,10 +60,10 @@ class HostAmounts(Rule):
 
     def conditions(self, pod: IncomingPod, failed: Collection[Obstacle]) -> Stated:
         """Yield a stage for the number of pods, then one for each requested class."""
-        yield Obstacle(ConditionKind.AMOUNT, PODS_CLASS), amount(PODS_CLASS, 1)
-        for resource, base in pod.request.amounts.items():
-            kind = host_class(resource)
-            yield Obstacle(ConditionKind.AMOUNT, kind.name), amount(kind.name, -(-base // kind.unit))
+        for resource, base in {"pods": 1, **pod.request.amounts}.items():
+            name, unit = host_class(resource)
+            text = f"{of_resource(-(-base // unit), name, resource)} free"
+            yield Obstacle(_AMOUNT, name), Condition(_AMOUNT, text, name, -(-base // unit))
 
     def asked(self, kind: ConditionKind, table: NodeTable, pod: IncomingPod) -> list[Asked]:
         """Return all amounts that the host must have."""
@@ -166,7 +167,7 @@ class AmplifiedCpu(Rule):
         """Yield the stage where nodes failed it."""
         if _AMPLIFIED_CPU in failed:
             cpu = host_class("cpu").name
-            text = f"{cpu} free at the ratio of the node"
+            text = "the CPUs free at the ratio of the node"
             yield _AMPLIFIED_CPU, Condition(ConditionKind.AMPLIFIED_CPU, text, cpu)
 
     def asked(self, kind: ConditionKind, table: NodeTable, pod: IncomingPod) -> list[Asked]:

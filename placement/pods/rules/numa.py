@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from placement.allocations.kubernetes_resources import CORE_CLASS
+from placement.allocations.kubernetes_resources import CORE_CLASS, CPU_CLASS
 from placement.engine.domain.explanation import Condition, ConditionKind, Obstacle
+from placement.engine.domain.units import of_resource
 from placement.engine.forest.arrays import Amounts, Mask
 from placement.engine.numa.alignment import Alignment, choose_affinity, favour_idle
 from placement.engine.numa.allocator import (
@@ -146,7 +147,12 @@ class CpusAndNumaNodes(Rule):
         if request.bound or _CPUS in failed:
             yield _CPUS, Condition(_CPUS.kind, f"{need} free CPUs under the bind policy", CORE_CLASS, need)
         if pool is not None or _POOL in failed:
-            yield _POOL, Condition(_POOL.kind, f"a shared pool of {pool} millicores", wanted=pool)
+            yield (
+                _POOL,
+                Condition(
+                    _POOL.kind, f"a shared pool of {of_resource(pool or 0, CPU_CLASS, 'cpu')}", wanted=pool
+                ),
+            )
 
     def asked(self, kind: ConditionKind, table: NodeTable, pod: IncomingPod) -> list[Asked]:
         """Return the CPUs, or the amounts on NUMA nodes."""

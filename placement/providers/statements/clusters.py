@@ -287,9 +287,15 @@ def place_of(connection: Executor, uuid: str) -> tuple[int, HostedNode | None] |
     return row[0], None if row[1] is None else HostedNode(*row[1:])
 
 
+def nodes_on(connection: Executor, uuids: Collection[str]) -> dict[int, HostedNode]:
+    """Return the nodes that these hosts (uuids) are of, by the ids of the hosts."""
+    rows = connection.execute(_hosted.where(_providers.c.uuid.in_(uuids), _nodes.c.name.is_not(None)))
+    return {row[0]: HostedNode(*row[1:]) for row in rows}
+
+
 _providers = tables.providers
 _root_id = sa.func.coalesce(_providers.c.root_provider_id, _providers.c.id)
-_place_of = (
+_hosted = (
     sa.select(
         _root_id,
         *_clusters.c["id", "name", "settings"],
@@ -299,8 +305,8 @@ _place_of = (
     .select_from(_providers)
     .outerjoin(_nodes, _nodes.c.resource_provider_id == _root_id)
     .outerjoin(_clusters, _clusters.c.id == _nodes.c.cluster_id)
-    .where(_providers.c.uuid == sa.bindparam("uuid"))
 )
+_place_of = _hosted.where(_providers.c.uuid == sa.bindparam("uuid"))
 
 
 class NewNode(NamedTuple):

@@ -31,7 +31,7 @@ function read(query) {
   const rows = [];
   for (const [suffix, { resources = "", required = "", split = "" }] of groups) {
     const amounts = resources.split(",").map((each) => each.split(":"));
-    if (!amounts.every(([name, amount]) => name && /^\d+$/.test(amount))) return null;
+    if (!amounts.every(([name, amount, more]) => name && amount && more === undefined)) return null;
     if (suffix ? amounts.length > 1 : required || split || numa) return null;
     if (/[!,:]/.test(required) || (split && split !== amounts[0][0])) return null;
     for (const [name, amount] of amounts) rows.push({ name, amount, trait: required, several: Boolean(split) });
@@ -65,7 +65,15 @@ function write({ rows, numa, rest }) {
 
 let rest = [];
 
-function rowOf({ name = classes[0].name, amount = "1", trait = "", several = false } = {}) {
+// To begin with a class that no row has yet, memory before others.
+function newRow() {
+  const used = all("[data-field=class]", builder).map((select) => select.value);
+  const left = classes.filter(({ name }) => !used.includes(name));
+  const { name, divisor } = (used.length && left.find((each) => each.name === "MEMORY_MB")) || left[0] || classes[0];
+  return rowOf({ name, amount: String(divisor) });
+}
+
+function rowOf({ name, amount, trait = "", several = false }) {
   const row = $("template", builder).content.firstElementChild.cloneNode(true);
   const select = part("class", row);
   for (const each of classes) select.add(new Option(each.name.replace(/^CUSTOM_/, ""), each.name));
@@ -121,11 +129,11 @@ async function begin() {
   if (!classes.length) return;
   $("#builder-traits").append(...names.traits.map((name) => new Option(name, name)));
   toRows();
-  if (!text.value) $(".builder-rows", builder).append(rowOf());
+  if (!text.value) { $(".builder-rows", builder).append(newRow()); toText(); }
   builder.hidden = false;
   builder.addEventListener("input", toText);
   text.addEventListener("input", toRows);
-  part("add").addEventListener("click", () => { $(".builder-rows", builder).append(rowOf()); toText(); });
+  part("add").addEventListener("click", () => { $(".builder-rows", builder).append(newRow()); toText(); });
 }
 
 if (builder) begin().catch(() => { /* The text alone does as well. */ });

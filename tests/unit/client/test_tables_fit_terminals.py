@@ -54,7 +54,7 @@ def test_what_a_command_is_about_stays_and_what_is_rare_comes_on_request():
 
 
 @pytest.mark.parametrize(
-    "name", [("qos_class", "QoS class"), ("Runs out first", "Runs out first"), ("#", "#")]
+    "name", [("qos_class", "QoS class"), ("runs_out_first", "Runs out first"), ("#", "#")]
 )
 def test_columns_have_headings_that_people_read(name: tuple[str, str]):
     assert heading(name[0]) == name[1]

@@ -26,6 +26,8 @@ def refusal(query: str) -> str:
         ("resources=VCPU:2&clustr=edge", "resources=VCPU:2&", "clustr", "cluster"),
         ("resources=VCPU:2&group_policy=isolat", "resources=VCPU:2&group_policy=", "isolat", ""),
         ("resources=PCPU:x", "resources=PCPU:", "x", ""),
+        ("resources=PCPU:-3", "resources=PCPU:", "-3", ""),
+        ("resources=PCPU:1.5", "resources=PCPU:", "1.5", ""),
         ("limit=many&resources=PCPU:1", "limit=", "many", ""),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from placement.engine.domain.explanation import Alternative
 from placement.pods.views import NamedPlace
 from placement.web import search_results
 from placement.web.search_results import ClaimedUse, FunnelStep, by_host, funnel, mend
@@ -28,6 +29,7 @@ def test_candidates_of_a_host_are_one_row_with_the_use_after_the_first():
     found = by_host(
         [candidate("a", "core-0"), candidate("b", "core-0"), candidate("a", "core-1", 4)],
         {"a": {"PCPU": (16, 6), "VCPU": (8, 0)}},
+        {},
     )
     assert [(host.name, [offer.providers for offer in host.offers]) for host in found] == [
         ("edge/a", ["core-0", "core-1"]),
@@ -51,6 +53,11 @@ def test_the_funnel_counts_hosts_and_ends_where_none_is_left():
     ]
     # A search that ended at its limit has not come to the other hosts.
     cut = {**last, "trees": 1}
+    # Storage is no host, and what another part of the request left does not come back.
+    numa = stage("any", "group _numa, any provider", 6, group="_numa")
+    disk = stage("amount", "1 DISK_GB free", 6, group="", resource_class="DISK_GB", wanted=1)
+    steps = funnel({"stages": [disk, free, numa, disk], "first_empty": None, "complete": True}, 5)
+    assert [(step.hosts, step.of) for step in steps] == [(5, 5), (3, 5), (3, 5)]
     for complete, hosts in ((True, [3, 1]), (False, [3])):
         found = funnel({"stages": [free, groups, cut], "first_empty": None, "complete": complete})
         assert [step.hosts for step in found] == hosts
@@ -84,29 +91,28 @@ def test_misses_of_a_host_that_lack_the_same_share_a_sentence(monkeypatch):
     assert found[0].page.startswith("/ui/hosts/a?lacks=a-core-0%2CPCPU%2C6+CPU+missing&lacks=a-core-1")
 
 
-def mended(query: str, group: str = "", **use: tuple[int, int]) -> str | None:
+def mended(query: str, group: str = "", name: str = "PCPU") -> str | None:
     pairs = [(key, value) for key, _, value in (each.partition("=") for each in query.split("&"))]
     free = stage("amount", "8 PCPU free", 0, group=group, resource_class="PCPU", wanted=8)
     explanation = {"stages": [free], "first_empty": 0, "nearest": [near_miss("a", "core-0")]}
-    found = mend(explanation, pairs, {"a": use})
+    found = mend(explanation, pairs, Alternative("a", name, 8, 12, 6), "edge/a")
     return None if found is None else found.query
 
 
-def test_an_amount_that_no_provider_has_is_split_where_a_host_has_more():
-    plenty, exhausted = {"PCPU": (16, 4)}, {"PCPU": (16, 14)}
-    assert mended("resources=PCPU:8,VCPU:1", **plenty) == (
+def test_an_amount_that_no_provider_has_is_split_where_several_have_it():
+    assert mended("resources=PCPU:8,VCPU:1") == (
         "resources=VCPU:1&resources_several=PCPU:8&split_several=PCPU"
     )
-    assert mended("resources=PCPU:8&resources_1=VGPU:1", **plenty) == (
+    assert mended("resources=PCPU:8&resources_1=VGPU:1") == (
         "resources_several=PCPU:8&resources_1=VGPU:1&split_several=PCPU&group_policy=none"
     )
-    assert mended("resources_1=PCPU:8", "_1", **plenty) == "resources_1=PCPU:8&split_1=PCPU"
-    assert mended("resources_1=PCPU:8&split_1=PCPU", "_1", **plenty) is None
-    assert mended("resources=PCPU:8", **exhausted) is None
+    assert mended("resources_1=PCPU:8", "_1") == "resources_1=PCPU:8&split_1=PCPU"
+    assert mended("resources_1=PCPU:8&split_1=PCPU", "_1") is None
+    assert mended("resources=PCPU:8", name="VCPU") is None
     # A group without amounts has no conditions, and a suffix is one group's.
     for condition in ("required=!CUSTOM_A", "member_of=b", "in_tree=b"):
-        assert mended(f"resources=PCPU:8&{condition}", **plenty) is None
-    assert mended("resources=PCPU:8,VCPU:1&required=CUSTOM_A", **plenty) == (
+        assert mended(f"resources=PCPU:8&{condition}") is None
+    assert mended("resources=PCPU:8,VCPU:1&required=CUSTOM_A") == (
         "resources=VCPU:1&resources_several=PCPU:8&required=CUSTOM_A&split_several=PCPU"
     )
-    assert mended("resources=PCPU:8&resources_several=VGPU:1", **plenty) is None
+    assert mended("resources=PCPU:8&resources_several=VGPU:1") is None

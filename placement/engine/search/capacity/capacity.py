@@ -120,7 +120,8 @@ class Summary(Generic[ClassT]):
 
     `hosts` offer what is asked for, `taking` of them can take one. `ideal`: how many could be placed if
     everything that is free were on one host. `place`: the cluster, or the aggregate (uuid) of roots, with its
-    `name` if it has one. docs/packing.md defines stranded amounts and fragmentation.
+    `name` if it has one. `first`: the class that most hosts run out of first, if that is known.
+    docs/packing.md defines stranded amounts and fragmentation.
     """
 
     lower: int
@@ -131,12 +132,13 @@ class Summary(Generic[ClassT]):
     classes: Mapping[ClassT, Offered]
     place: str = ""
     name: str | None = None
+    first: ClassT | None = None
 
     @property
     def runs_out_first(self) -> ClassT | None:
         """Return the class of which the hosts have enough for the fewest requests; None without hosts."""
-        if not self.hosts:
-            return None
+        if not self.hosts or self.first is not None:
+            return self.first
         return min(self.classes, key=lambda each: self.classes[each].alone, default=None)
 
     @property

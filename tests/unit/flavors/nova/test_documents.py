@@ -44,6 +44,7 @@ def test_a_request_becomes_an_answer_of_plain_json():
         "cells": [{"id": 0, "cpuset": [], "pcpuset": [0, 1], "memory": 512}],
         "dedicated_cpus": "0-1",
         "warnings": [],
+        "ignored": [],
     }
 
 

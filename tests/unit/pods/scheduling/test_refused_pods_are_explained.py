@@ -155,9 +155,23 @@ def test_all_that_nodes_lack_is_told_of_the_nearest_first():
     shortages = [miss.shortages[0] for miss in explanation.misses]
     assert [(each.free, each.missing) for each in shortages] == [(16000, 4000), (12000, 8000), (6000, 14000)]
     told = sentences(explanation)
-    assert told[3] == "20000 CUSTOM_NODE_CPU_MILLI free: 0 of 3 nodes"
-    assert told[4].startswith("c1/n1 lacks 4000 CUSTOM_NODE_CPU_MILLI: it has 16000 free")
-    assert any("c1/n1 lacks 1024 CUSTOM_NODE_MEMORY_MB: it has 32768 free" in each for each in told)
+    assert told[3] == "20 CPUs free: 0 of 3 nodes"
+    assert told[4].startswith("c1/n1 lacks 4 CPUs: it has 16 free")
+    assert any("c1/n1 lacks 1 GiB of memory: it has 32 GiB free" in each for each in told)
+
+
+def test_nodes_that_have_a_resource_are_nearer_than_nodes_without_it():
+    found = [
+        built_node("n1"),
+        built_node("n2", allocatable={"cpu": "16", "pods": "9", "example.com/gpu": "4"}),
+    ]
+    document = pods.build_pod(pods.container(**{"example.com/gpu": "9"}))
+    told = sentences(explained(shape_of(document), found)[0])
+    assert told[3:] == [
+        "9 example.com/gpu free: 0 of 2 nodes",
+        "c1/n2 lacks 5 example.com/gpu: it has 4 free",
+        "c1/n1 lacks 9 example.com/gpu: it has 0 free",
+    ]
 
 
 def test_where_one_numa_node_has_to_do_the_nearest_one_is_told():
@@ -168,6 +182,7 @@ def test_where_one_numa_node_has_to_do_the_nearest_one_is_told():
     (miss,) = explanation.misses
     (shortage,) = miss.shortages
     assert (shortage.resource_class, shortage.free, shortage.missing) == ("CUSTOM_CPU_MILLI", 8000, 2000)
+    assert sentences(explanation)[-1] == "c1/n1 lacks 2 CPUs: it has 8 free on one NUMA node"
     assert miss.words[0].startswith(refusals["n1"].reasons[0])
 
 
@@ -181,6 +196,9 @@ def test_free_cpus_are_counted_under_the_bind_policy():
     (miss,) = explanation.misses
     (shortage,) = miss.shortages
     assert (shortage.resource_class, shortage.wanted, shortage.free, shortage.missing) == ("PCPU", 4, 2, 2)
+    assert sentences(explanation)[-1].endswith(
+        "lacks 2 CPUs: it has 2 free in whole cores, and FullPCPUs takes no others"
+    )
     assert miss.words == refusals["n1"].reasons
 
 
