@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from urllib.parse import urlencode
 
 import pytest
@@ -189,6 +190,9 @@ def test_explain_tells_why_in_figures_and_words(api, hosts):
     assert explanation["nearest"][0] == {**lacking, "shortages": shortages, "sentences": [sentence]}
     assert explanation["sentences"][1] == sentence
     assert "explanation" not in search(api, "VCPU:8").json
+    nowhere = str(uuid.UUID(int=15))
+    sentences = search(api, "VCPU:1", member_of=nowhere, explain=1).json["explanation"]["sentences"]
+    assert f"aggregate {nowhere} (no provider is in it)" in sentences[1]
 
 
 @pytest.fixture

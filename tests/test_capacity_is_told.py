@@ -231,6 +231,10 @@ def test_pods_are_counted_as_they_are_placed(api):
     bound = {"pod": pod_manifest("6", "1Gi", qos="LSR")}
     assert total(api, bound, cluster="edge") == placed(api, bound["pod"]) == 4
     assert total(api, bound, cluster="edge") == 0
+    plain["pod"]["spec"]["nodeSelector"] = {"disk": "none"}
+    nobody = asked(api, plain, cluster="edge", by=["host"])
+    assert (nobody["total"]["lower"], nobody["total"]["runs_out_first"], nobody["hosts"]) == (0, None, [])
+    del plain["pod"]["spec"]["nodeSelector"]
     # No node has any of it, so that nothing is free in vain.
     plain["pod"]["spec"]["containers"][0]["resources"] = {"limits": {"example.com/gpu": "1"}}
     nowhere = asked(api, plain, cluster="edge", by=["host"])

@@ -129,8 +129,10 @@ def test_records_are_moved_with_consent_only(client, served, plan, tmp_path: Pat
     assert (unasked.returncode, moved(client, plan)) == (2, 0)
     assert "--yes" in unasked.stderr
     assert warning in unasked.stderr
-    rehearsed = applying(served, file, "--dry-run", "-f", "value", "-c", "state")
-    assert (rehearsed.stdout.split(), moved(client, plan)) == (["possible"] * GUESTS, 0)
+    rehearsed = json.loads(applying(served, file, "--dry-run", "-f", "json").stdout)
+    assert ([each["state"] for each in rehearsed], moved(client, plan)) == (["possible"] * GUESTS, 0)
+    hosts = {host["name"] for host in plan["hosts"]}
+    assert all({each["from"], each["to"]} <= hosts for each in rehearsed)
     refused = applying(served, file, terminal="n\n")
     assert (refused.returncode, moved(client, plan)) == (1, 0)
     assert warning in refused.stderr

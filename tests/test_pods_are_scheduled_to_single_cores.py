@@ -106,6 +106,18 @@ def test_unknown_clusters_and_pods_are_404(api):
     assert refused(api, pod_manifest()) == "0/0 nodes are available."
 
 
+@pytest.mark.both_databases
+def test_a_kubernetes_under_a_second_name_is_suspected(cluster):
+    add_nodes(cluster, "n1")
+    uid = put(cluster, "web", pod_manifest())["uid"]
+    second = CLUSTER.replace("edge", "second")
+    assert cluster.put(second).status_code == 201
+    assert cluster.put(f"{second}/nodes/n1", node_manifests("n1")).status_code == 201
+    refused = cluster.put(f"{second}/pods/default/web", pod_manifest(uid=uid))
+    assert refused.status_code == 409
+    assert detail(refused).endswith("is no pod of this cluster; is this Kubernetes recorded under two names?")
+
+
 def test_what_a_pod_holds_changes_with_the_pod_only(cluster):
     add_nodes(cluster, "n1")
     pod = put(cluster, "web", pod_manifest())

@@ -177,6 +177,8 @@ def test_what_concerns_no_cluster_or_one_with_a_name_like_its_own_is_refused(api
     for method, path, body in ELSEWHERE:
         answer = api.as_(EDGE).call(method, path, body)
         assert (answer.status_code, "bound" in detail(answer)) == (403, True), (path, body)
+    such = detail(api.as_(EDGE).get("/resource_providers"))
+    assert such.endswith("bound to clusters, and the request names none, such as cluster=edge.")
     for cluster in ("Edge", "edge ", "edge/../batch", "EDGE", "batch", "missing"):
         answer = api.as_(EDGE).get(f"/ext/v1/clusters/{quote(cluster, safe='')}")
         assert answer.status_code in (403, 404), cluster

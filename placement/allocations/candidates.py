@@ -39,6 +39,7 @@ from placement.providers import view as scoping
 from placement.providers.statements import clusters, providers
 from placement.providers.statements.names import SHARING_TRAIT, Names
 from placement.providers.view import (
+    NO_AGGREGATE,
     ForestKeeper,
     View,
     aggregate_ids,
@@ -152,7 +153,16 @@ def refuse_unknown_names(known: Names, query: CandidateQuery) -> None:
             raise BadRequest(f"{place}: No such {what} {', '.join(unknown)}.")
 
 
+def _aggregates_in(query: CandidateQuery, options: SearchOptions) -> list[frozenset[str]]:
+    """Return the sets of aggregates that are mentioned."""
+    mentioned = [options.cluster_aggregate, *(soft.aggregate for soft in options.preferences)]
+    sets = [frozenset(uuid for uuid in mentioned if uuid is not None), *query.root_member_of]
+    return sets + [any_of for group in query.groups for any_of in aggregates_of(group)]
+
+
 LOG = logging.getLogger(__name__)
+# More of them make no sentence.
+_AGGREGATES_NAMED = 3
 # The time for the near miss in the log line, where no explanation was asked for.
 _SECONDS_FOR_THE_LOG = 0.25
 # A group is hard to place if it has at least this share of the dead ends of the hardest group.
@@ -219,7 +229,7 @@ class CandidateSearch:
         if among is not None:
             wanted = tuple(replace(each, among=among) for each in wanted)
         (candidates, why), *on_cores = (
-            self._search(view, query.limit, each, options, aggregates) for each in wanted
+            self._search(view, query, each, options, aggregates) for each in wanted
         )
         answer = Answer(view.forest, candidates)
         for cored, core_why in on_cores:
@@ -286,18 +296,20 @@ class CandidateSearch:
     def _search(
         self,
         view: View,
-        limit: int | None,
+        query: CandidateQuery,
         wanted: ForestQuery,
         options: SearchOptions,
         aggregates: Mapping[str, int],
     ) -> tuple[FoundCandidates, Explanation | None]:
-        called = {
-            id_: f"of cluster {options.cluster}" if uuid == options.cluster_aggregate else uuid
-            for uuid, id_ in aggregates.items()
-        }
-        words = Vocabulary(view.names.classes, view.names.traits, called)
 
         def explained(asked: ForestQuery, trace: Trace, most: int) -> Explanation:
+            called = {
+                id_: f"of cluster {options.cluster}" if uuid == options.cluster_aggregate else uuid
+                for uuid, id_ in aggregates.items()
+            }
+            empty = sorted(frozenset().union(*_aggregates_in(query, options)) - aggregates.keys())
+            called[NO_AGGREGATE] = f"{' or '.join(empty[:_AGGREGATES_NAMED])} (no provider is in it)"
+            words = Vocabulary(view.names.classes, view.names.traits, called)
             sharing = view.sharing.of(view.forest, asked.sharing_trait)
             return explain(view.forest, sharing, asked, trace, words, most)
 
@@ -315,7 +327,7 @@ class CandidateSearch:
         for stage, seconds in wanted.budget.stage_seconds.items():
             STAGE_SECONDS.labels(stage).observe(seconds)
         if self._settings.randomize and wanted.order is None:
-            found = shuffled(found, limit, random.getrandbits(32))
+            found = shuffled(found, query.limit, random.getrandbits(32))
         if trace is None and not len(found.candidates):
             with suppress(SearchEnded):
                 brief = replace(wanted, budget=Budget(_SECONDS_FOR_THE_LOG, request_scope.caller_is_gone))
@@ -356,10 +368,8 @@ class CandidateSearch:
 
     def _aggregates(self, view: View, query: CandidateQuery, options: SearchOptions) -> Mapping[str, int]:
         """Return the ids of all aggregates that are mentioned."""
-        mentioned = [options.cluster_aggregate, *(soft.aggregate for soft in options.preferences)]
-        sets = [frozenset(uuid for uuid in mentioned if uuid is not None), *query.root_member_of]
-        sets += [any_of for group in query.groups for any_of in aggregates_of(group)]
-        return scoping.aggregates(view.forest, aggregate_ids(self._database, sets))
+        ids = aggregate_ids(self._database, _aggregates_in(query, options))
+        return scoping.aggregates(view.forest, ids)
 
     def _resolve(
         self, known: Names, query: CandidateQuery, options: SearchOptions, aggregates: Mapping[str, int]

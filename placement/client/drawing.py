@@ -338,7 +338,7 @@ def name_mover(move: Mapping[str, Any]) -> str:
 
 def list_moves(plan: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any], str, str, str]]:
     """Yield (number, move, name of the consumer, of the host before, of the host after) for each move."""
-    hosts = {host["uuid"]: host["name"] for host in plan["hosts"]}
+    hosts = {host["uuid"]: host["name"] for host in plan.get("hosts", ())}
     for at, move in enumerate(plan["moves"], start=1):
         before, after = move["from_host"], move["to_host"]
         yield at, move, name_mover(move), hosts.get(before) or before, hosts.get(after) or after

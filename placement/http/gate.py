@@ -338,7 +338,8 @@ class Policy:
         elif own_only:
             sees = bound
         elif cluster is None:
-            raise Forbidden(f"{refused}: this token is bound to clusters.")
+            none = f"the request names none, such as cluster={min(bound, default='NAME')}"
+            raise Forbidden(f"{refused}: this token is bound to clusters, and {none}.")
         elif cluster not in bound:
             raise Forbidden(f"{refused}: this token is bound to other clusters.")
         else:

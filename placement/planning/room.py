@@ -313,12 +313,14 @@ class PodCapacity:
         rows: Rows = np.flatnonzero(may_pass(SELECTION, columns, shape.incoming()))
         table = columns.table.rows(rows)
         self._asked = [asked for asked in _asked(table, shape.request) if (asked.wanted > 0).any()]
-        self._times = np.array([_times(asked) for asked in self._asked])
+        counts = len(self._asked), len(rows)
+        self._times = np.array([_times(asked) for asked in self._asked], np.int64).reshape(counts)
         # A node that has none of what is requested strands nothing.
         self._offering = offering(table, shape.request)
-        self.resources = resource_names(shape.request.amounts)
-        """The names that Kubernetes has for the classes."""
-        most = self._times.min(axis=0)
+        names = resource_names(shape.request.amounts)
+        self.resources = {each.resource_class: names[each.resource_class] for each in self._asked}
+        """The names that Kubernetes has for the classes that are counted."""
+        most = self._times.min(axis=0, initial=_MOST)
         most = np.where(may_pass(RULES, columns, shape.incoming())[rows], most, 0)
         exact = _is_plain(table, shape.request) & ~(table[VAST] > 0) | (most == 0)
         nodes = [columns.nodes[row] for row in rows.tolist()]

@@ -30,6 +30,7 @@ from placement.engine.domain.explanation import (
     Stage,
     first_empty,
 )
+from placement.engine.domain.units import of_resource
 from placement.engine.forest.arrays import Amounts, Mask, Rows, Shares
 from placement.engine.numa.allocator import NO_RESERVATIONS, PREFIX, HostReservations, Reservation
 from placement.engine.numa.cpus import format_cpu_list, mask_of
@@ -38,7 +39,6 @@ from placement.engine.scoring.rule import BEST
 from placement.pods.column_score import highest_scores, least_missed
 from placement.pods.columns import Asked, kind_of, offering, stays_on_one, thinning
 from placement.pods.host import counted_holding
-from placement.pods.manifests.pod import quantities
 from placement.pods.manifests.selection import untolerated
 from placement.pods.model import RecordedPod
 from placement.pods.node_info import NodeInfo
@@ -532,7 +532,8 @@ def _kept_on(node: NodeInfo) -> Iterator[str]:
     """Yield what reservations keep on the node from the pod that was refused."""
     for each in node.reservations_left:
         cpus = f"CPUs {format_cpu_list(each.holding.cpus)}" if each.holding.cpus else ""
-        amounts = (f"{name} {amount}" for name, amount in quantities(each.requests).items())
+        classes = ((name, amount, host_class(name)) for name, amount in each.requests.items() if amount)
+        amounts = (of_resource(-(-amount // of.unit), of.name, name) for name, amount, of in classes)
         kept = ", ".join(filter(None, (cpus, *amounts)))
         if kept:
             yield f"reservation {each.name} keeps {kept}"

@@ -421,7 +421,9 @@ class PodWriter:
         existing = consumers.lock(transaction, rest) if rest else {}
         for uuid, consumer in existing.items():
             if consumer.cluster_id != changes[0].cluster_id:
-                raise Conflict(f"Consumer {uuid} exists already and is no pod of this cluster.")
+                # One text, so that callers that see one cluster do not learn what is in others.
+                known = f"Consumer {uuid} exists already and is no pod of this cluster"
+                raise Conflict(f"{known}; is this Kubernetes recorded under two names?")
         if rest:
             renewed = sorted(existing.keys() & bearers.keys())
             consumers.advance(transaction, [bearers[uuid] for uuid in renewed])

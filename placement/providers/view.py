@@ -256,8 +256,8 @@ class ForestKeeper(Follower):
 # Request groups by ids: the names of classes, traits and aggregates looked up.
 
 
-# No aggregate has this id: it stands for aggregates that never had a member.
-_NO_AGGREGATE = -1
+NO_AGGREGATE = -1
+"""The id of no aggregate, which stands for aggregates that never had a member."""
 # Amounts beyond this fit nowhere and need not be distinguished.
 _LARGEST_AMOUNT = 2**60
 
@@ -310,4 +310,4 @@ def aggregate_ids(database: Database, sets: Iterable[frozenset[str]]) -> Mapping
 
 def aggregate_sets(ids: Mapping[str, int], sets: Iterable[frozenset[str]]) -> tuple[frozenset[int], ...]:
     """Return sets of uuids as sets of ids."""
-    return tuple(frozenset(ids.get(uuid, _NO_AGGREGATE) for uuid in any_of) for any_of in sets)
+    return tuple(frozenset(ids.get(uuid, NO_AGGREGATE) for uuid in any_of) for any_of in sets)

@@ -89,7 +89,7 @@ class ShowCapacity(Listing):
 
 def _row(name: str, of: str, room: Mapping[str, Any], resources: Mapping[str, str]) -> tuple[Any, ...]:
     """Return a row; classes with `resources` of Kubernetes are shown as these, each once."""
-    count = str(room["lower"]) if room["exact"] else f"{room['lower']} to {room['upper']}"
+    count = room["lower"] if room["exact"] else f"{room['lower']} to {room['upper']}"
     stranded = {kind: each["stranded"] for kind, each in room["classes"].items() if each["stranded"]}
     sums = (room.get("taking"), room.get("hosts"), room.get("fragmentation"))
     first, cell = room["runs_out_first"], amounts(stranded)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from placement.client.client import ANSWER_SECONDS, VERSION, ServiceError, path
 from placement.client.commands.capacity import kinds_of
-from placement.client.commands.flavor import OPTIONS
+from placement.client.commands.flavor import OPTIONS, note_ignored
 from placement.client.display import (
     IN_CLUSTER,
     PROSE,
@@ -117,7 +117,7 @@ def _amounts(allocations: Mapping[str, Any]) -> dict[str, dict[str, int]]:
 
 _GOALS = ("fit", "empty", "free", "defragment")
 _COLUMNS = ("#", "consumer", "kind", "by", "from", "to", "amounts", "providers")
-_STATES = ("#", "consumer", "state", "why")
+_STATES = ("#", "consumer", "from", "to", "state", "why")
 _BOUNDED = {"project": "project_id", "type": "consumer_type", "label": "label"}
 _PATH = "/ext/v1/plans"
 # Reading the state and showing the plan take some time beside the search.
@@ -190,6 +190,9 @@ class MakePlan(_Telling):
             clusters=parsed_args.only,
             seconds=parsed_args.seconds,
         )
+        (wanted,) = goal.values()
+        if isinstance(wanted, dict):
+            note_ignored(self, wanted)
         question = {"goal": goal, "limits": limits, **given(cluster=parsed_args.cluster)}
         seconds = max(ANSWER_SECONDS, (parsed_args.seconds or 0) + _BEYOND_SECONDS)
         plan = self.client.post(_PATH, question, seconds)
@@ -227,8 +230,8 @@ class _Checking(Listing):
         if not checked["valid"]:
             self.exit_status = 1
         return _STATES, [
-            (at, name_mover(move), each["state"], each["why"])
-            for at, (move, each) in enumerate(zip(plan["moves"], checked["moves"], strict=True), start=1)
+            (at, consumer, before, after, each["state"], each["why"])
+            for (at, _, consumer, before, after), each in zip(list_moves(plan), checked["moves"], strict=True)
         ]
 
 

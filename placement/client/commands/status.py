@@ -27,7 +27,7 @@ class ShowStatus(Details):
             **{name: status[name] for name in ("release", "database", "user_id", "project_id")},
             **{name: lines(status[name] or ()) for name in ("roles", "clusters")},
             **{
-                name: f"{'' if check['ok'] else 'failed: '}{check['detail']}"
+                name.replace("-", "_"): f"{'' if check['ok'] else 'failed: '}{check['detail']}"
                 for name, check in checks.items()
             },
         }
