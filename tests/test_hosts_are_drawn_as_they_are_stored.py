@@ -103,3 +103,11 @@ def test_a_host_with_nothing_is_drawn(shared: Client):
     page = shared.http.get(f"/ui/hosts/{root}")
     assert page.status_code == 200
     assert "Nothing is allocated here." in page.text
+
+
+def test_a_search_leaves_out_the_parts_of_a_host_that_it_finds(shared: Client):
+    name = unique()
+    root = shared.provider(name)
+    part = shared.provider(f"{name}/part", parent=root)
+    for text, found in ((name, root), (f"{name}/part", part)):
+        assert shared.http.get(f"/ui/search?q={text}").location.endswith(f"/ui/hosts/{found}")

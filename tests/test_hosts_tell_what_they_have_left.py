@@ -64,6 +64,10 @@ def test_the_overview_counts_what_all_pods_request_as_the_hosts_do(edge: Client)
     assert of_node["used"] > 0
     assert (cpus["used"], cpus["capacity"]) == (of_node["used"] / 1000 + 3, of_node["capacity"] / 1000 + 16)
     assert memory["used"] == node["CUSTOM_NODE_MEMORY_MB"]["used"] > node["MEMORY_MB"]["used"] == 0
+    (named,) = (
+        each for each in edge.get("/ui/hosts?class=NODE_CPU_MILLI&format=json").json["hosts"] if each["whole"]
+    )
+    assert named["whole"] == of_node["capacity"], "a class may be named as pages call it"
     first = [each["class"] for each in page["groups"][0]["resources"][:2]]
     assert first == ["CUSTOM_NODE_CPU_MILLI", "CUSTOM_NODE_MEMORY_MB"]
 
@@ -88,6 +92,7 @@ def test_the_page_of_a_host_says_first_why_its_node_is_closed(edge: Client):
     shown = edge.get(page).text
     assert '<span class="tag warn">cordoned</span> it is cordoned' in shown
     assert '<span class="tag warn">tainted</span> the taint gpu' in shown
+    assert 'href="/ui/map" data-key="m" aria-current="page"' in shown
     assert ".tag.warn {" in edge.get("/ui/static/pages.css").text, "the badge has a colour"
 
 

@@ -442,12 +442,12 @@ def test_keys_lead_everywhere(browser: Any, demonstration: RunningServer):
         page.keyboard.press("Escape")
         assert not page.is_visible("#help")
         page.keyboard.press("/")
-        page.keyboard.type("edge-07")
+        page.keyboard.type("edge-0")
         page.keyboard.press("Enter")
         page.wait_for_url("**/ui/search**")
-        page.click("text=edge/edge-07 >> nth=0")
+        page.click("text=edge/edge-05 >> nth=0")
         page.wait_for_url("**/ui/hosts/**")
-        assert page.inner_text("h1") == "edge/edge-07"
+        assert page.inner_text("h1") == "edge/edge-05"
         page.keyboard.press("g")
         page.keyboard.press("m")
         page.wait_for_url("**/ui/map**")
@@ -465,6 +465,10 @@ def test_the_map_is_walked_by_arrows_and_says_who_is_there(browser: Any, demonst
         assert re.fullmatch(r"batch/batch-\d\d, batch: \d+ percent, .+ of .+ CPU", said), said
         assert page.inner_text(".map-tip strong") in said
         page.keyboard.press("+")
+        assert page.evaluate("""() => {
+          const map = document.querySelector("[data-map]").fleetMap, { x, y } = map.place(map.cursor);
+          return x >= 0 && y >= 0 && Math.abs(x + map.view.scale + 8 - map.tip.offsetLeft) < 2;
+        }"""), "the chosen host is seen, with its words beside it"
         page.keyboard.press("0")
         page.keyboard.press("Enter")
         page.wait_for_url("**/ui/hosts/**")

@@ -431,13 +431,19 @@ class Finder:
         self._database = database
 
     def providers(self, text: str, cluster: str | None, most: int) -> Sequence[FoundProvider]:
-        """Return providers by a part of their names or the beginning of their uuids; roots first, by name."""
+        """Return providers by a part of their names or the beginning of their uuids; roots first, by name.
+
+        Of a root that is found its parts, which have its name in theirs, are left out.
+        """
         is_root = _providers.c.parent_provider_id.is_(None)
+        found, with_root = (
+            sa.or_(_contains(each.c.name, text), _begins(each.c.uuid, text)) for each in (_providers, _roots)
+        )
         statement = (
             sa.select(*_providers.c["uuid", "name"], _clusters.c.name, *_roots.c["uuid", "name"])
             .join(_roots, _roots.c.id == _providers.c.root_provider_id)
             .outerjoin(_clusters, _clusters.c.id == _providers.c.cluster_id)
-            .where(sa.or_(_contains(_providers.c.name, text), _begins(_providers.c.uuid, text)))
+            .where(found, sa.or_(is_root, sa.not_(with_root)))
             .order_by(is_root.desc(), _providers.c.name)
         )
         return [FoundProvider(*row) for row in self._found(statement, cluster, most)]

@@ -249,9 +249,14 @@ class FleetSnapshot:
         """Return the hosts, capacity and use of each cluster that has some; a host counts in one of them."""
         return {group.name: use for group, use in self.by_group().items() if group.kind == _CLUSTER}
 
-    def by_group(self) -> dict[HostGroup, ClusterUse]:
-        """Return the hosts, capacity and use of each group; a host counts in one of them."""
-        sums = {name: totals.by_group(self._all, share) for name, share in self._uses.items()}
+    def by_group(self, classes: set[str] | None = None) -> dict[HostGroup, ClusterUse]:
+        """Return the hosts, capacity and use of each group, of some classes; a host counts in one of them."""
+        if classes is None:
+            uses = self._uses
+        else:
+            offered = classes.intersection(self.classes())
+            uses = {name: self._shares(FleetFigure.USE, name) for name in offered}
+        sums = {name: totals.by_group(self._all, share) for name, share in uses.items()}
         found = {}
         for at, (id_, hosts) in enumerate(zip(self._all.groups, self._all.counts(), strict=True)):
             used = {name: amounts[at] for name, amounts in sums.items()}

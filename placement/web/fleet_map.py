@@ -66,6 +66,9 @@ def chosen(look: FleetSnapshot, cluster: str | None = None) -> dict[str, Any]:
     if name not in list(FleetFigure):
         raise BadRequest(f"by: {name!r} is none of {', '.join(FleetFigure)}")
     resource_class = request.args.get("class")
+    if resource_class not in classes and f"CUSTOM_{resource_class}" in classes:
+        # As pages call it.
+        resource_class = f"CUSTOM_{resource_class}"
     if not resource_class:
         # To begin with, of the usual classes the one in most use.
         usual = [each for each in _USUAL_CLASSES if each in classes]
@@ -107,7 +110,7 @@ def _map() -> Response:
         _as_table(figures),
         map=given,
         look=look,
-        rows=_rows(hosts),
+        rows=_rows(hosts, FleetFigure(given["by"])),
         clusters=[each.name for each in clusters()],
     )
 
@@ -130,7 +133,7 @@ def _table() -> Response:
         _as_table(figures),
         map=given,
         look=look,
-        rows=_rows(hosts),
+        rows=_rows(hosts, FleetFigure(given["by"])),
         clusters=[each.name for each in clusters()],
         following=same_page(page=number + 1) if start + _PAGE < count else None,
         before=same_page(page=number - 1) if start else None,
@@ -166,15 +169,22 @@ def _describe(each: HostFigure, given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _rows(hosts: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Return hosts as rows, escaped: address, name, kind, group, its name, length of bar, text, percent."""
+def _rows(hosts: Sequence[Mapping[str, Any]], by: FleetFigure) -> list[list[str]]:
+    """Return hosts as rows, escaped.
+
+    These are address, name, kind, group, its name, length and state of the bar, text, percent.
+    """
     rows = []
     for each in hosts:
         percent = each["percent"]
         length, text = ("", "–") if percent is None else (str(min(percent, 100)), f"{percent} %")
+        # Much use is amber or red, as on the page of a host; free cores are green.
+        states = {FleetFigure.USE: units.alarm(percent or 0), FleetFigure.CORES: "free"}
         kind = "" if each["kind"] == "host" else each["kind"]
         group = each["group"], units.shortened(each["group_name"])
-        rows.append((each["address"], each["name"], kind, *group, length, each["text"], text))
+        rows.append(
+            (each["address"], each["name"], kind, *group, length, states.get(by, ""), each["text"], text)
+        )
     return escaped(rows)
 
 
@@ -248,7 +258,7 @@ _SHOWN = 8
 # What capacity and the fleet call hosts in no cluster and no aggregate.
 _NONE, _NEITHER = "none", "neither"
 _DEDICATED = "PCPU"
-_OFTEN = {"PCPU", "VCPU", NODE_CPU, NODE_MEMORY}
+_OFTEN = {"PCPU", "VCPU", "MEMORY_MB", NODE_CPU, NODE_MEMORY}
 
 
 @page("/")
@@ -301,7 +311,7 @@ def _use(look: FleetSnapshot) -> dict[str, dict[str, Any]]:
     With each comes the class that shows it on the map, and the one that has its unit.
     """
     sums: dict[str, list[Use]] = defaultdict(list)
-    for group in look.by_group().values():
+    for group in look.by_group(_OFTEN).values():
         resources = {name: each._asdict() for name, each in group.resources.items()}
         for name in _OFTEN & resources.keys():
             sums[name].append(Use(resources[name]["capacity"], resources[name]["used"]))

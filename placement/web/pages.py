@@ -16,7 +16,7 @@ from placement.common.documents import MOST_FORM_BYTES, MOST_FORM_FIELDS
 from placement.engine.domain.errors import BadRequest, NotFound, PlacementError
 from placement.flavors.nova.flavor import FlavorRefused
 from placement.http import context, operations
-from placement.http.context import OPEN_PATHS, HttpError, Relayed
+from placement.http.context import OPEN_PATHS, HttpError, Relayed, use_cases
 from placement.http.gate import PAGES
 from placement.http.middleware import below
 from placement.web import capacity as capacity
@@ -142,6 +142,7 @@ def attach(application: Flask) -> None:
         "address": templating.address,
         "same_page": templating.same_page,
         "form_key": session.form_key,
+        "has_hosts": lambda: bool(use_cases().hosts.names().classes),
         "called": units.called,
         "counted": units.counted,
         "share": units.share,

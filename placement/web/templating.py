@@ -106,6 +106,10 @@ _PAGES = (
 )
 
 
+# Pages without a place in the navigation, and the page that they belong to.
+_PART_OF = {"/hosts": "/map", "/nodes": "/map", "/figures": "/"}
+
+
 class _Environment(Environment):
     """An environment that looks up members of documents as keys, instead of trying attributes first."""
 
@@ -195,7 +199,8 @@ def navigation() -> Markup:
         (rule, of): may(rule, own if of == _ONE else None, own_only=of == _OWN) for *_, rule, of in _PAGES
     }
     allowed = tuple(rules[rule, of] for *_, rule, of in _PAGES)
-    shown = request.path.removeprefix(PAGES).rstrip("/") or "/"
+    section = "/" + request.path.removeprefix(PAGES).lstrip("/").partition("/")[0]
+    shown = _PART_OF.get(section, section)
     return _navigation(current_app.jinja_env, f"{request.script_root}{PAGES}", shown, allowed, own)
 
 

@@ -15,6 +15,7 @@ _GIBI = 1024
 _ALL_PODS = {NODE_CPU: "CPU, all pods", NODE_MEMORY: "Memory, all pods"}
 _FIRST = (NODE_CPU, NODE_MEMORY, "PCPU", "VCPU", "MEMORY_MB", "DISK_GB")
 _LONGEST_NAME, _KEPT = 24, 11
+_HIGH = 90
 _PAIR = Markup('<span class="pair">{} <span class="note">{}</span></span>')
 _PLURALS = ("pieces", "pods", "contexts")
 
@@ -57,6 +58,11 @@ def number(value: float) -> str:
 def percent(part: float, whole: float) -> int:
     """Return a part of a whole in percent, rounded; 0 of nothing."""
     return round(100 * part / whole) if whole else 0
+
+
+def alarm(percent: int) -> str:
+    """Return how the bar of a use is marked: `over` above 100 %, `high` from 90 % on."""
+    return "over" if percent > 100 else "high" if percent >= _HIGH else ""
 
 
 def listed(names: Sequence[str], most: int) -> str:

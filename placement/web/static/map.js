@@ -7,6 +7,9 @@ const NOTHING = 255, OVER = [208, 28, 139];
 // From little to much; light grows darker in light themes as well as dark ones grow lighter.
 const LIGHT = [[237, 243, 251], [168, 204, 236], [92, 156, 214], [33, 102, 172], [8, 45, 100]];
 const DARK = [[27, 38, 56], [26, 72, 122], [38, 122, 178], [92, 184, 214], [222, 243, 200]];
+// What is free is green.
+const FREE_LIGHT = [[240, 247, 242], [168, 214, 188], [78, 158, 116], [22, 108, 64], [6, 56, 32]];
+const FREE_DARK = [[27, 38, 32], [24, 78, 54], [38, 132, 88], [92, 196, 138], [222, 243, 200]];
 const MOST_SCALE = 160, FRESH_SECONDS = 15, NUMBERS_FROM = 30, LARGEST_CELL = 96;
 // Smaller cells are not seen; a map grows for them, up to a height that is still scrolled through.
 const LEAST_CELL = 8, TALLEST = 1600;
@@ -133,12 +136,13 @@ class FleetMap {
   fit() {
     this.view = { x: MARGIN, y: 4, scale: this.widest, least: this.widest };
     this.draw();
+    this.follow();
   }
 
   // -- the picture ----------------------------------------------------------------------------------
 
   paint() {
-    const stops = isDark() ? DARK : LIGHT, none = isDark() ? [27, 31, 38] : [243, 244, 246];
+    const stops = this.around.dataset.by === "cores" ? isDark() ? FREE_DARK : FREE_LIGHT : isDark() ? DARK : LIGHT, none = isDark() ? [27, 31, 38] : [243, 244, 246];
     const table = new Uint32Array(256);
     for (let level = 0; level < 256; level++) {
       const [r, g, b] = level === NOTHING ? none : level > 100 ? OVER : colour(stops, level);
@@ -195,8 +199,11 @@ class FleetMap {
       if (top - TITLE > height || top + group.rows * scale < 0 || left > width || left + group.takes * scale < 0) continue;
       context.drawImage(this.picture, 0, group.pixel, group.columns, group.rows, left, top, group.columns * scale, group.rows * scale);
       this.drawLines(context, group, { top, left, back, width, height });
+      // The title of a block that is seen in part stays at the edge, over its cells.
+      const base = Math.max(top - 7, TITLE - 7), from = Math.max(left, 4);
+      if (base > top - 7) { context.fillStyle = back; context.fillRect(from - 4, base - TITLE + 7, group.takes * scale, TITLE); }
       context.fillStyle = text;
-      this.drawTitle(context, group, left, top - 7);
+      this.drawTitle(context, group, from, base);
     }
     this.drawCursor(context, text);
   }
@@ -319,6 +326,12 @@ class FleetMap {
     if (this.cursor === at) { this.show(this.place(at), at); if (spoken) this.tell(at); }
   }
 
+  // The words about a host go where it goes.
+  follow() {
+    const place = this.tip.hidden ? null : this.place(this.cursor);
+    if (place) this.show(place, this.cursor);
+  }
+
   show(place, at) {
     const host = this.known.get(at), level = this.levels[at], group = this.groupOf(at);
     const lines = [host ? host.name : "…", `${level === NOTHING ? "none of it" : `${level} %`}${host && host.whole ? `, ${host.text}` : ""}`, [at >= group.from + group.hosts ? "shared storage" : "", group.kind === "none" ? "" : `${group.kind} ${group.name}`].filter(Boolean).join(" of ")];
@@ -350,6 +363,14 @@ class FleetMap {
     this.keep();
   }
 
+  // The chosen host stays where it is.
+  zoomAtCursor(factor) {
+    const place = this.place(this.cursor), half = this.view ? this.view.scale / 2 : 0;
+    if (!place) { this.zoom(factor); return; }
+    this.zoom(factor, place.x + half, place.y + half);
+    this.reveal(this.cursor);
+  }
+
   pan(x, y) { this.view.x += x; this.view.y += y; this.keep(); }
 
   // Something of the map always stays to be seen.
@@ -358,6 +379,7 @@ class FleetMap {
     view.x = Math.min(canvas.clientWidth - 40, Math.max(40 - wide, view.x));
     view.y = Math.min(canvas.clientHeight - 40, Math.max(40 - high, view.y));
     this.draw();
+    this.follow();
   }
 
   reveal(at) {
@@ -416,7 +438,7 @@ class FleetMap {
     if (!this.head?.count || event.ctrlKey || event.metaKey || event.altKey) return;
     const { columns } = this.groupOf(Math.max(this.cursor, 0));
     const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key];
-    const act = { Enter: () => this.open(this.cursor), "+": () => this.zoom(1.6), "=": () => this.zoom(1.6), "-": () => this.zoom(1 / 1.6), 0: () => this.fit() }[event.key];
+    const act = { Enter: () => this.open(this.cursor), "+": () => this.zoomAtCursor(1.6), "=": () => this.zoomAtCursor(1.6), "-": () => this.zoomAtCursor(1 / 1.6), 0: () => this.fit() }[event.key];
     if (step !== undefined) {
       const next = this.cursor < 0 ? 0 : Math.min(this.head.count - 1, Math.max(0, this.cursor + step));
       this.cursor = next; this.reveal(next); this.point(next, true);
