@@ -42,21 +42,20 @@ def test_the_documented_loop_follows_changes(demonstration: RunningServer) -> No
         stdout=subprocess.PIPE,
         text=True,
     ) as following:
-        assert following.stdout is not None
-        lines = following.stdout
-        assert [lines.readline() for _ in range(2)] == [
-            "{'VCPU': 2, 'MEMORY_MB': 2048}\n",
-            "read everything\n",
-        ]
-        name = str(uuid.uuid4())
-        requests.post(
-            f"{demonstration.url}/resource_providers",
-            json={"name": name},
-            headers={"X-Auth-Token": "admin"},
-            timeout=PATIENCE_SECONDS,
-        ).raise_for_status()
-        assert lines.readline() == "create resource_provider\n"
-        following.kill()
+        try:
+            assert following.stdout is not None
+            assert "read everything None\n" in following.stdout
+            provider = str(uuid.uuid4())
+            requests.post(
+                f"{demonstration.url}/resource_providers",
+                json={"name": provider, "uuid": provider},
+                headers={"X-Auth-Token": "admin"},
+                timeout=PATIENCE_SECONDS,
+            ).raise_for_status()
+            # What the program itself has written may come before.
+            assert any(provider in line for line in following.stdout)
+        finally:
+            following.kill()
 
 
 def test_a_generated_client_searches_claims_and_releases(

@@ -116,7 +116,7 @@ def test_the_demonstration_shows_what_an_operator_meets(demonstration: RunningSe
     assert "<mark>resouces</mark>" in typed
     assert ">resources</a>?" in typed
     consumers = get_text(demonstration.url, "/ui/consumers")
-    named = ("ml/trainer-0", "reservation release-builds", "shop/web")
+    named = ("ml/trainer-0", "reservation release-builds", "shop", "cloud/compute-02")
     assert all(f">{name}<" in consumers for name in named)
 
 
