@@ -82,9 +82,32 @@ def test_aggregates_go_by_their_names(rows):
     assert room["room"] == 0
 
 
-def test_changes_are_listed_since_some_hours_ago(rows):
+def test_a_name_of_several_aggregates_is_refused(placement, examples_url):
+    client, twins = Client(examples_url, "admin"), [str(uuid.uuid4()) for _ in range(2)]
+    (host,) = client.get("/resource_providers", [("name", "cloud/compute-01")])["resource_providers"]
+    path = f"/resource_providers/{host['uuid']}/aggregates"
+    before = client.get(path)
+    after = client.put(path, {**before, "aggregates": [*before["aggregates"], *twins]})
+    for each in twins:
+        placement("aggregate", "set", each, "--name", "twin")
+    refused = refusal("--url", examples_url, "candidates", "resources=VCPU:1", "member_of=twin")
+    client.put(path, {**after, "aggregates": before["aggregates"]})
+    assert refused.startswith("several aggregates are named twin: ")
+    assert all(each in refused for each in twins)
+
+
+def test_changes_are_listed_since_some_hours_ago(rows, placement):
     assert rows("audit", "--since", "9h", "--limit", "1")
     assert rows("audit", "--until", "9h", "--limit", "1") == []
+    assert "is too long ago" in placement("audit", "--since", "999999d").stderr
+
+
+def test_nodes_are_sorted_before_some_are_left_out(rows):
+    free = [each["memory_free_mib"] for each in rows("node", "list", "batch")]
+    fullest = rows("node", "list", "batch", "--sort-column", "memory_free_mib", "--limit", "2")
+    assert [each["memory_free_mib"] for each in fullest] == sorted(free)[:2]
+    # Cells without an order stay as they were.
+    assert rows("allocation", "list", "--sort-column", "amounts", "--limit", "2")
 
 
 def test_clusters_are_listed_with_their_hosts_and_use(rows):
@@ -322,7 +345,8 @@ def test_help_has_an_example_and_one_line_about_output(placement):
 def test_help_and_documents_have_the_parameters_of_queries(placement, command: str):
     shown, page = placement(command, "--help").stdout, Path("docs/candidates.md").read_text()
     for example, meaning in GRAMMAR:
-        assert f"  {example:34}{meaning}\n" in shown
+        # A claim takes one candidate.
+        assert (f"  {example:34}{meaning}\n" in shown) == (command != "claim" or example != "limit=5")
         assert f"| `{example}` | {meaning} |\n" in page
 
 

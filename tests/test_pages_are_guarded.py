@@ -331,6 +331,9 @@ def test_bad_input_is_a_page_that_says_what_to_do(admin: FlaskClient):
         assert answer.status_code == status, (path, answer.text)
         assert said in answer.text.replace("&#39;", "'"), path
         assert "<nav aria-label" in answer.text, "a page with the way on"
+    for path in ("/ui/why?resources=VCPU:1&path=x", "/ui/room?required=CUSTOM_X&path="):
+        assert admin.get(path).status_code == 303, path
+    assert admin.get("/ui/room?kind=query&query=resources%3DVCPU:99999%26by%3Dhost").status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import sys
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -271,7 +272,11 @@ class ActionCommand(Command):
             example = COMMANDS[self.cmd_name.removeprefix(f"{PREFIX} ")].example
             parser.epilog = f"example: {prog_name} {example}".rstrip()
             if self.explains_queries:
-                table = "\n".join(f"  {example:34}{meaning}" for example, meaning in GRAMMAR)
+                table = "\n".join(
+                    f"  {example:34}{meaning}"
+                    for example, meaning in GRAMMAR
+                    if "--limit" in parser._option_string_actions or not example.startswith("limit")
+                )
                 parser.epilog = f"the most used parameters:\n\n{table}\n\n{parser.epilog}"
         return parser
 
@@ -461,7 +466,10 @@ class Listing(_Output, Lister):
         for column in reversed(parsed_args.sort_columns):
             if (name := self._normalize_column_name(column)) in names:
                 keys = partial(_sortable, at=names.index(name))
-                rows = sorted(rows, key=keys, reverse=parsed_args.sort_direction == "desc")
+                rows = list(rows)
+                # Cells of several kinds have no order.
+                with suppress(TypeError):
+                    rows.sort(key=keys, reverse=parsed_args.sort_direction == "desc")
         return rows
 
     def pages(

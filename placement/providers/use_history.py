@@ -16,7 +16,7 @@ from typing import NamedTuple
 import orjson
 import sqlalchemy as sa
 
-from placement.common.host_use import ALL_CPUS, ALL_MEMORY, cpus, memory
+from placement.common.host_use import ALL_CPUS, ALL_MEMORY, NODE_CPU, cpus, memory
 from placement.engine.domain import request_scope
 from placement.engine.forest import totals
 from placement.providers.fleet import Hosts, UsedCapacity
@@ -108,7 +108,9 @@ class UseHistory:
                 if seen is not None and uuid not in names:
                     continue
                 resources = {name: UsedCapacity(*each)._asdict() for name, each in of_class.items()}
-                together = {ALL_CPUS: cpus(resources), ALL_MEMORY: memory(resources)}
+                together = {ALL_MEMORY: memory(resources)} | (
+                    {ALL_CPUS: cpus(resources)} if NODE_CPU in resources else {}
+                )
                 together = {name: use for name, use in together.items() if use.capacity}
                 for name, (capacity, used) in {**of_class, **together}.items():
                     # Groups that are gone count in the whole only.

@@ -84,6 +84,7 @@ def _room() -> Response:
     cluster = given.get("cluster") or None
     # Nodes that are closed to pods have no room for a pod, and pods count with all that they use.
     counts_nodes = kind != "pod" and any(each.nodes and cluster in (None, each.name) for each in clusters())
+    needs_mend = room is not None and not room.total.upper and kind == "query"
     on_closed = 0
     if room is not None and counts_nodes and wanted() == HTML:
         on_closed = _on_closed(room, closed_hosts(cluster))
@@ -100,7 +101,7 @@ def _room() -> Response:
         groups=[] if room is None else list(_groups(room)),
         hosts=best,
         unlisted=0 if room is None else len(room.hosts or ()) - len(best),
-        mend=None if room is None or room.total.upper or kind != "query" else mend_of(given),
+        mend=mend_of(given) if needs_mend and wanted() == HTML else None,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -71,15 +72,20 @@ def _consumers() -> Response:
     sums, following = use_cases().listings.consumers(filter_, after, _PAGE)
     held: dict[str, dict[str, int]] = {}
     hosts: dict[str, dict[str, str]] = {}
+    counts: Counter[str] = Counter()
     owners = {}
     names = _names_of_pods({row.consumer_uuid for row in sums}, given["cluster"])
     for row in sums:
         held.setdefault(row.consumer_uuid, {})[row.class_name] = row.amount
         kind = row.consumer_type or UNKNOWN_CONSUMER_TYPE
         hosts.setdefault(row.consumer_uuid, {}).update((row.first_host, row.last_host))
+        counts[row.consumer_uuid] = max(counts[row.consumer_uuid], row.hosts)
         name = names.get(row.consumer_uuid, "")
         owners[row.consumer_uuid] = (row.consumer_uuid, kind, name, row.project_id, row.user_id)
-    amounts = [(_links(hosts[uuid]), units.summary(held[uuid]), units.pairs(held[uuid])) for uuid in owners]
+    amounts = [
+        (_links(hosts[uuid], counts[uuid]), units.summary(held[uuid]), units.pairs(held[uuid]))
+        for uuid in owners
+    ]
     return shown(
         "consumers.html",
         {},
@@ -96,11 +102,12 @@ def _consumers() -> Response:
 _HOST = Markup('<a href="{}{}">{}</a>')
 
 
-def _links(hosts: Mapping[str, str]) -> Markup:
-    """Return links to hosts, by name and uuid; where there are more than two, to the first ones."""
+def _links(hosts: Mapping[str, str], count: int) -> Markup:
+    """Return links to some hosts, by name and uuid, and how many more of `count` there are."""
     pages = address("/hosts/")
     links = [_HOST.format(pages, uuid, name) for name, uuid in sorted(hosts.items())[:_MOST_NAMES]]
-    return Markup(", ").join(links)
+    more = Markup(" and {} more").format(count - len(links)) if count > len(links) else ""
+    return Markup(", ").join(links) + more
 
 
 def _names_of_pods(uids: Collection[str], cluster: str | None = None) -> Mapping[str, str]:

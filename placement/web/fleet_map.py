@@ -315,7 +315,8 @@ def _use(look: FleetSnapshot) -> dict[str, dict[str, Any]]:
         resources = {name: each._asdict() for name, each in group.resources.items()}
         for name in _OFTEN & resources.keys():
             sums[name].append(Use(resources[name]["capacity"], resources[name]["used"]))
-        sums[ALL_CPUS].append(cpus(resources))
+        if NODE_CPU in resources:
+            sums[ALL_CPUS].append(cpus(resources))
         sums[ALL_MEMORY].append(memory(resources))
     shown = {name: (name, name) for name in ("PCPU", "VCPU")}
     shown[ALL_MEMORY] = (NODE_MEMORY if NODE_MEMORY in sums else "MEMORY_MB", "MEMORY_MB")

@@ -184,7 +184,10 @@ def answered(
         text = given.get("query", "") if chosen_kind() == "query" else ""
         names = _known_names() if text else ()
         found = [mistake(each, text, names) for each in getattr(error, "findings", (str(error),))]
-        return None, [each if each.word else _of_host(each, given) for each in found]
+        return None, [
+            each if each.word and not _UNKNOWN_HOST.match(each.message) else _of_host(each, given)
+            for each in found
+        ]
 
 
 _UNKNOWN_HOST = re.compile(r"(?:world\.(without)|goal\.empty)\[\d+\]: there is no host '(.*)' here")
@@ -198,7 +201,9 @@ def _of_host(found: Mistake, given: Mapping[str, str]) -> Mistake:
     if unknown is None:
         return found._replace(message=message)
     field, name = unknown[1] or "hosts", unknown[2]
-    before, _, after = given.get(field, "").partition(name)
+    typed = given.get(field, "")
+    item = re.search(rf"(?:^|,)\s*({re.escape(name)})\s*(?:,|$)", typed)
+    before, after = (typed[: item.start(1)], typed[item.end(1) :]) if item else (typed, "")
     instead = _host_like(name, given.get("cluster") or None)
     return Mistake(f"{message}.", before, name, after, instead, field=field)
 
@@ -274,7 +279,8 @@ def _mended(found: SearchFound, pairs: operations.Parameters) -> Mend | None:
 def mend_of(given: Mapping[str, str]) -> Mend | None:
     """Return the query in a form with an amount split, if it may fit then and the caller may ask."""
     try:
-        return _mended(_query(given), typed_query(given))
+        pairs = [pair for pair in typed_query(given) if pair[0] != "by"]
+        return _mended(_query({**given, "query": query_text(pairs)}), pairs)
     except Forbidden:
         return None
 

@@ -303,7 +303,7 @@ def pretty(document: Any) -> str:
     return orjson.dumps(document, default=str, option=orjson.OPT_INDENT_2).decode()
 
 
-def address(path: str, **query: Any) -> str:
+def address(path: str, /, **query: Any) -> str:
     """Return the address of a page below /ui, with the parameters that are not None."""
     given = {name: value for name, value in query.items() if value is not None}
     return f"{request.script_root}{PAGES}{path}" + (f"?{urlencode(given)}" if given else "")

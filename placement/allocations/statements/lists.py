@@ -186,7 +186,8 @@ class NamedHost(NamedTuple):
 class ConsumerSum(NamedTuple):
     """The amount that a consumer holds of one class over all providers.
 
-    `first_host` and `last_host` are, by their names, the first and the last host of these providers.
+    `first_host` and `last_host` are, by their names, the first and the last host of these providers, of
+    which there are `hosts`.
     """
 
     consumer_uuid: str
@@ -197,6 +198,7 @@ class ConsumerSum(NamedTuple):
     amount: int
     first_host: NamedHost
     last_host: NamedHost
+    hosts: int
 
 
 _FILTERS = {
@@ -231,7 +233,8 @@ def _sums(given: frozenset[str], *, untyped: bool, later: bool) -> sa.TextClause
     return sa.text(
         f"""
         SELECT chosen.uuid, chosen.type, chosen.project, chosen."user", resource_classes.name,
-               CAST(SUM(allocations.used) AS BIGINT), MIN({_HOST}), MAX({_HOST})
+               CAST(SUM(allocations.used) AS BIGINT), MIN({_HOST}), MAX({_HOST}),
+               COUNT(DISTINCT roots.id)
           FROM (SELECT consumers.uuid, consumer_types.name AS type, projects.external_id AS project,
                        users.external_id AS "user"
                   FROM consumers
@@ -264,7 +267,10 @@ def sums(
     statement = _sums(frozenset(given), untyped=wanted.untyped, later=after is not None)
     values = {**given, "count": consumers, **({} if after is None else {"after": after})}
     rows = connection.execute(statement, values)
-    return [ConsumerSum(*row[:-2], *(NamedHost(*host.rsplit(" ", 1)) for host in row[-2:])) for row in rows]
+    return [
+        ConsumerSum._make((*sums, NamedHost(*first.rsplit(" ", 1)), NamedHost(*last.rsplit(" ", 1)), hosts))
+        for *sums, first, last, hosts in rows
+    ]
 
 
 class ListedHolding(NamedTuple):

@@ -12,6 +12,7 @@ from placement.client.display import (
     Pairs,
     UsageError,
     argument,
+    given,
     limit,
     pages_of,
 )
@@ -62,26 +63,38 @@ class SetAggregate(ActionCommand):
 # Names of aggregates: the service takes uuids.
 
 
-def uuid_of(client: Client, uuid_or_name: str) -> str:
-    """Return the uuid of an aggregate. Raises PlacementError for a name that none has."""
+def uuid_of(client: Client, uuid_or_name: str, cluster: str | None = None) -> str:
+    """Return the uuid of an aggregate. Raises PlacementError for a name that none has, or several have.
+
+    With a cluster only its aggregates are looked at, as is asked of tokens that are bound to clusters.
+    """
     if normalize_uuid(uuid_or_name) is not None:
         return uuid_or_name
-    listed = pages_of(client, _AGGREGATES, "aggregates", "after", [])
-    uuids = {each["name"]: each["uuid"] for each in listed if each["name"]}
+    query = [*given(cluster=cluster).items()]
+    uuids: dict[str, list[str]] = {}
+    for each in pages_of(client, _AGGREGATES, "aggregates", "after", query):
+        if each["name"]:
+            uuids.setdefault(each["name"], []).append(each["uuid"])
     if uuid_or_name not in uuids:
         meant = near(uuid_or_name, uuids)
         hint = f"; did you mean {' or '.join(meant)}?" if meant else "; `placement aggregate list` lists them"
         raise PlacementError(f"no aggregate is named {uuid_or_name}{hint}")
-    uuid: str = uuids[uuid_or_name]
-    return uuid
+    first, *more = uuids[uuid_or_name]
+    if more:
+        raise PlacementError(f"several aggregates are named {uuid_or_name}: {', '.join([first, *more])}")
+    return first
 
 
 def resolved(client: Client, query: Pairs) -> Pairs:
     """Return a query with uuids for the names of aggregates in `member_of`. Raises PlacementError."""
-    return [(key, _resolved(client, value) if key.startswith("member_of") else value) for key, value in query]
+    cluster = dict(query).get("cluster")
+    return [
+        (key, _resolved(client, value, cluster) if key.startswith("member_of") else value)
+        for key, value in query
+    ]
 
 
-def _resolved(client: Client, value: str) -> str:
+def _resolved(client: Client, value: str, cluster: str | None) -> str:
     names = value.removeprefix("!").removeprefix("in:")
     start = value.removesuffix(names)
-    return start + ",".join(name and uuid_of(client, name) for name in names.split(","))
+    return start + ",".join(name and uuid_of(client, name, cluster) for name in names.split(","))

@@ -31,7 +31,10 @@ def _time(text: str) -> str:
     ago = _AGO.fullmatch(text)
     if ago is None:
         return text
-    return (datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})).isoformat()
+    try:
+        return (datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})).isoformat()
+    except OverflowError:
+        raise argparse.ArgumentTypeError(f"{text} is too long ago") from None
 
 
 class ListAudit(Listing):

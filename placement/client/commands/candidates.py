@@ -46,7 +46,7 @@ class CandidateListing(Listing):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser, which notes the command that explains what was typed, output aside."""
         parser = super().get_parser(prog_name)
-        output = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        output = argparse.ArgumentParser(add_help=False)
         for group in parser._action_groups[GROUPS_OF_COMMANDS:]:
             for action in group._group_actions:
                 output._add_action(action)

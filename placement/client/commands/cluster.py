@@ -130,10 +130,12 @@ class InClusters(Listing):
         cluster = parsed_args.cluster
         parsed_args.where = "" if cluster is None else f" in cluster {cluster}"
         if cluster is not None:
-            return columns, self.bounded(parsed_args, rows(cluster), most)
+            found = self.in_order(parsed_args, columns, rows(cluster))
+            return columns, self.bounded(parsed_args, found, most)
         names = [each["name"] for each in self.client.get(cluster_path())["clusters"] if each["nodes"]]
-        found = ((name, *row) for name in names for row in rows(name))
-        return ("cluster", *columns), self.bounded(parsed_args, found, most)
+        columns = ("cluster", *columns)
+        found = self.in_order(parsed_args, columns, ((name, *row) for name in names for row in rows(name)))
+        return columns, self.bounded(parsed_args, found, most)
 
 
 def require_node(client: Client, cluster: str, node: str) -> None:

@@ -89,7 +89,7 @@ class ShowPod(Details):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         pod = self.client.get(_path(parsed_args.cluster, parsed_args.namespace, parsed_args.pod))
-        pod[_CONFIRMED] = not pod["scheduled"]
+        pod[_CONFIRMED] = not pod["scheduled"] if pod["node"] else None
         return self.filled(parsed_args, {name: _cell(name, pod[name]) for name in _SHOWN})
 
 

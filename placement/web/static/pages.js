@@ -182,11 +182,13 @@ async function unfold(link) {
     link.ariaExpanded = "false";
     return;
   }
+  if (link.ariaBusy === "true") return;
+  link.ariaBusy = "true";
   try {
     const found = $(link.dataset.more, await pageAt(link.href));
     if (!found) throw new Error("it is not there");
     found.removeAttribute("id");
-    if (link.matches(".records a")) { below(link, found); return; }
+    if (link.matches(".records a")) { below(link, found); link.ariaBusy = "false"; return; }
     const box = document.createElement("details");
     box.open = true;
     const name = document.createElement("summary");
