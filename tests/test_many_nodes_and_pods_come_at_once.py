@@ -390,7 +390,7 @@ def test_pods_get_nothing_of_what_instances_hold_of_cores_and_numa_nodes_alone(c
     below = {**dict(list(cores.items())[1:]), tree["children"][1]["uuid"]: {"MEMORY_MB": 8192}}
     whole = {tree["uuid"]: {"CUSTOM_NODE_CPU_MILLI": 14000, "CUSTOM_NODE_MEMORY_MB": 8192}}
     host = cluster.get(f"/resource_providers/{tree['uuid']}/inventories").json["inventories"]
-    free = host["CUSTOM_NODE_MEMORY_MB"]["total"] - 8192
+    free, other = host["CUSTOM_NODE_MEMORY_MB"]["total"] - 8192, INSTANCE.replace("1a2b", "5e6f")
     for held in (below, {**below, **whole}):
         assert cluster.claim(held, INSTANCE).status_code == 204
         for cpu, memory, reason in (("2100m", "1Mi", "cpu"), ("1", f"{free + 1}Mi", "memory")):
@@ -400,7 +400,12 @@ def test_pods_get_nothing_of_what_instances_hold_of_cores_and_numa_nodes_alone(c
         assert cluster.put(f"{CLUSTER}/pods/default/web", fits).status_code == 201
         if held is below:
             cluster.delete(f"{CLUSTER}/pods/default/web")
-            cluster.delete(f"/allocations/{INSTANCE}")
+            # What another consumer names of the host alone is taken beside.
+            assert cluster.claim({tree["uuid"]: {"CUSTOM_NODE_CPU_MILLI": 1000}}, other).status_code == 204
+            preview = cluster.post(f"{CLUSTER}/pods/preview", pod_manifest("1100m", "1Mi", qos="LS")).json
+            assert "Insufficient cpu" in str(preview["rejected"])
+            for consumer in (INSTANCE, other):
+                cluster.delete(f"/allocations/{consumer}")
     first = next(iter(cores))
     assert cluster.claim({first: {"PCPU": 2}}).status_code == 204
     beyond = "pods hold 2000 and consumers beside pods hold 16000 CUSTOM_NODE_CPU_MILLI of the host, which"

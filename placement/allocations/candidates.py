@@ -162,7 +162,6 @@ def _aggregates_in(query: CandidateQuery, options: SearchOptions) -> list[frozen
 
 LOG = logging.getLogger(__name__)
 # More of them make no sentence.
-_AGGREGATES_NAMED = 3
 # The time for the near miss in the log line, where no explanation was asked for.
 _SECONDS_FOR_THE_LOG = 0.25
 # A group is hard to place if it has at least this share of the dead ends of the hardest group.
@@ -308,7 +307,10 @@ class CandidateSearch:
                 for uuid, id_ in aggregates.items()
             }
             empty = sorted(frozenset().union(*_aggregates_in(query, options)) - aggregates.keys())
-            called[NO_AGGREGATE] = f"{' or '.join(empty[:_AGGREGATES_NAMED])} (no provider is in it)"
+            # All of these are one to the search.
+            called[NO_AGGREGATE] = (
+                f"{empty[0]} (no provider is in it)" if len(empty) == 1 else "that no provider is in"
+            )
             words = Vocabulary(view.names.classes, view.names.traits, called)
             sharing = view.sharing.of(view.forest, asked.sharing_trait)
             return explain(view.forest, sharing, asked, trace, words, most)

@@ -22,7 +22,7 @@ from placement.pods.cache import ClusterSnapshot
 from placement.pods.cycle import Ranked, ShapeRanking, explain_pod
 from placement.pods.host import Place
 from placement.pods.model import PodSpec, RecordedPod
-from placement.pods.node_info import NodeInfo
+from placement.pods.node_info import NodeInfo, host_shares
 from placement.pods.placing import placed
 from placement.pods.ranking import RuledRanking
 from placement.pods.reading import PodDocument
@@ -258,19 +258,23 @@ class MoveSimulation:
         self._on_back(lambda: self.nodes.__setitem__(root, before))
 
     def _picture_others(self, root: int, draws: Draws, sign: int) -> None:
-        """Let consumers beside the pods of a node hold these draws more (sign 1) or less (-1)."""
+        """Let a consumer beside the pods of a node hold these draws more (sign 1) or less (-1)."""
         node = self.nodes.get(root)
         if node is None:
             return
         places = {(row, place.resource_class): place for place, row in self._rows_of(root, node).items()}
-        others, unused = Counter(node.others), Counter(node.unused)
+        share, unused = Counter[Place](), Counter(node.unused)
         for draw in draws:
             place = places.get((draw.row, self._class_names[draw.class_id]))
             if place is not None:
-                others[place] += sign * draw.amount
+                share[place] += draw.amount
                 if not place.path:
                     unused[place.resource_class] -= sign * draw.amount
-        self._picture(root, replace(node, others=+others, unused=dict(unused), counted=None))
+        others, beside = (
+            +Counter({place: held.get(place, 0) + sign * more.get(place, 0) for place in {**held, **more}})
+            for held, more in ((node.others, share), (node.beside, host_shares(node.offers, share)))
+        )
+        self._picture(root, replace(node, others=others, beside=beside, unused=dict(unused), counted=None))
 
     def draws_of(self, root: int, node: NodeInfo, consumer: str) -> Draws:
         """Return what a pod of a node holds."""

@@ -86,6 +86,9 @@ def _unless_abandoned() -> Iterator[None]:
             raise
 
 
+_MOST_CONDITIONS = 5
+
+
 class Goals:
     """A planner that makes the moves on a board, at most `most`."""
 
@@ -94,6 +97,7 @@ class Goals:
         self._movable = [each for here in board.on.values() for each in here.values() if maker.may_move(each)]
         # Why not everything was tried; empty if everything was.
         self._cut = ""
+        self._conditions_named = 0
 
     @property
     def spare(self) -> int:
@@ -271,7 +275,9 @@ class Goals:
             with _unless_abandoned():
                 if all(self._board.closed[root] > 0 for root in consumer.wish.hosts(self._board)):
                     why = "no other host could ever take it"
-                    if isinstance(consumer.wish, PodWish):
+                    # Finding the condition takes as long as looking at all nodes.
+                    if isinstance(consumer.wish, PodWish) and self._conditions_named < _MOST_CONDITIONS:
+                        self._conditions_named += 1
                         why += consumer.wish.why_nowhere(self._board)
         return why
 

@@ -237,6 +237,7 @@ def _empty(node: NodeInfo, template: NodeTemplate, number: int) -> NodeInfo:
         pods=(),
         reservations=(),
         others={},
+        beside={},
         unused={place.resource_class: each.capacity for place, each in offered if place.path == HOST},
         totals=HostTotals(node.totals.allocatable, {}),
         counted=None,

@@ -35,6 +35,8 @@ from placement.pods.node_info import (
     NodeTemplate,
     NodeTemplates,
     holders,
+    host_shares,
+    sum_of,
 )
 from placement.pods.rows import labelled, lacks_labels, record_of, rescued
 from placement.pods.rules.between_pods import PlacedPods
@@ -238,12 +240,13 @@ class NodeLoader:
         records: dict[int, list[HostRecord]] = defaultdict(list)
         for record in parts.records:
             records[record.root_id].append(record)
-        others: dict[int, dict[Place, int]] = {}
+        others: dict[int, dict[str, Counter[Place]]] = {}
         names = {row.root_id: row.name for row in parts.nodes} if parts.others else {}
         for use in parts.others:
             if use.root_id in names:
                 path = HostIdentity(cluster.name, names[use.root_id], "").path(use.provider_name)
-                others.setdefault(use.root_id, {})[Place(path, use.class_name)] = use.amount
+                mine = others.setdefault(use.root_id, {}).setdefault(use.consumer, Counter())
+                mine[Place(path, use.class_name)] += use.amount
         left: dict[tuple[object, ...], Left] = {}
         states = {}
         for row in parts.nodes:
@@ -251,6 +254,8 @@ class NodeLoader:
             if description is None:
                 continue
             imported, offers = description.template.imported, description.template.offers
+            held = others.get(row.root_id, {}).values()
+            held_together = sum_of(held)
             present, reserved = list[RecordedPod](), list[RecordedPod]()
             for pod in recorded.get(row.root_id, ()):
                 (present if pod.keeps is None else reserved).append(pod)
@@ -258,7 +263,7 @@ class NodeLoader:
                 description.template,
                 records.get(row.root_id, ()),
                 holders(imported, offers, tuple(present), reserved) if reserved else present,
-                others.get(row.root_id, {}),
+                held_together,
                 left,
             )
             state = NodeInfo(
@@ -270,7 +275,8 @@ class NodeLoader:
                 settings=cluster.settings,
                 pods=tuple(present),
                 reservations=tuple(reserved),
-                others=others.get(row.root_id, {}),
+                others=held_together,
+                beside=sum_of(host_shares(offers, each) for each in held),
                 unused=unused,
                 totals=totals,
                 templates=self._templates,

@@ -144,7 +144,8 @@ class NodeImporting:
                 self._write(each, each.before, each.after)
             warnings, state = each.imported.warnings, each.state
             if state is not None:
-                beyond = beyond_offers(each.described.template.offers, state.holders, state.others)
+                held = {**state.others, **state.beside}
+                beyond = beyond_offers(each.described.template.offers, state.holders, held)
                 warnings = (*warnings, *beyond)
             outcomes[place] = ImportedNode(each.known is None, each.change, warnings)
         if any(each.is_begun or each.change.lost for each in going.values()):

@@ -145,23 +145,32 @@ def _due(offers: NodeOffers, pod: RecordedPod, own: CpuSet) -> Shares:
     return shares | bound_shares(offers, own)
 
 
-def with_host_shares(offers: NodeOffers, others: Mapping[Place, int]) -> dict[Place, int]:
-    """Return what consumers beside pods hold, with their CPUs and memory counted on the host, too.
+def sum_of(shares: Iterable[Mapping[Place, int]]) -> dict[Place, int]:
+    """Return the units of all shares together, by place."""
+    together: Counter[Place] = Counter()
+    for each in shares:
+        together.update(each)
+    return dict(together)
+
+
+def host_shares(offers: NodeOffers, share: Mapping[Place, int]) -> dict[Place, int]:
+    """Return what a consumer beside pods takes of the host, with its cores and NUMA nodes counted there, too.
 
     A claim by query or flavor may name cores and NUMA nodes only, but what it takes there no pod can use.
-    Consumers that name the host as well, as pods do, are counted once.
+    What it names of the host as well, as pods do, counts once.
     """
     below: Counter[Place] = Counter()
     threads = 0
-    for place, units in others.items():
+    for place, units in share.items():
         if place.resource_class == CORE_CLASS:
             threads += units
         elif is_numa_only(place.resource_class):
             below[host_place(_RESOURCES[place.resource_class])[0]] += units
     cpu = host_place("cpu")[0]
     below[cpu] = max(below[cpu], bound_cost(1000 * threads, offers.ratio))
-    shares = {place: max(units, others.get(place, 0)) for place, units in below.items() if units}
-    return {**others, **{place: units for place, units in shares.items() if place in offers.inventories}}
+    own = {place: units for place, units in share.items() if place.path == HOST}
+    counted_too = {place: max(units, own.get(place, 0)) for place, units in below.items() if units}
+    return own | {place: units for place, units in counted_too.items() if place in offers.inventories}
 
 
 def beyond_offers(
@@ -172,7 +181,6 @@ def beyond_offers(
     A node may offer less than before, as CPUs are reserved while pods run on them. Such pods keep what they
     have, and so do `others`, consumers beside pods. No other consumer is given any of it.
     """
-    others = with_host_shares(offers, others)
     wanted: Counter[Place] = Counter()
     for pod in pods:
         title = f"reservation {pod.name}" if pod.keeps is not None else f"pod {pod.full_name}"
@@ -353,7 +361,8 @@ class NodeInfo:
 
     `reservations` have all that they were given. `id` is the id of the node; `root_id`, `root_uuid` and
     `revision`, the stamp, belong to its host provider; `imported_at` is when its manifests were stored.
-    `others` is what consumers beside the cluster's pods hold. `unused` has the units of each class of the
+    `others` is what consumers beside the cluster's pods hold, `beside` what each of them takes of the host by
+    `host_shares`. `unused` has the units of each class of the
     host itself that no consumer holds, `totals` has its totals for the score.
     """
 
@@ -374,6 +383,7 @@ class NodeInfo:
     totals: HostTotals
     templates: NodeTemplates
     reservations: tuple[RecordedPod, ...] = ()
+    beside: Mapping[Place, int] = field(default_factory=dict)
     counted: tuple[Accountant, int] | None = field(default=None, repr=False)
     """A read-only accountant, and how many of the pods, the first ones, it has counted, or all holders."""
     serial: int = field(default_factory=_serials.__next__, init=False, repr=False)
@@ -477,7 +487,7 @@ class NodeInfo:
     def free(self) -> Mapping[str, int]:
         """Return the units of each host class that a pod may have: neither held nor due to others."""
         offers, free = self.template.offers, dict(self.unused)
-        taken = with_host_shares(offers, self.others) if self.others else {}
+        taken = {**self.others, **self.beside}
         # Pods count with all that they are due, not with what they were cut to.
         for pod in self.holders:
             for place, units in host_units(offers, pod).items():
@@ -494,8 +504,8 @@ class NodeInfo:
         It has the classes of which the claim takes something.
         """
         offers, found = self.template.offers, {}
-        for place, units in with_host_shares(offers, claim).items():
-            if place.path == HOST and place in offers.capacities:
+        for place, units in host_shares(offers, claim).items():
+            if place in offers.capacities:
                 capacity = offers.capacities[place]
                 used = capacity - self.free.get(place.resource_class, 0)
                 found[place.resource_class] = used, used + units, capacity

@@ -319,7 +319,7 @@ class Reservations:
             cluster_id = found(connection, cluster).id
             wanted = PodFilter(node=node)
             rows = statements.page(connection, cluster_id, wanted, after, count + 1, reservations=True)
-        owners = _owners(view) if rows else {}
+        owners = _owners(view) if any(row.root_id is None for row in rows) else {}
         answers = [_answer(view, row, owners) for row in rows[:count]]
         # A reservation that has expired is on no node.
         shown = [each for each in answers if node in (None, each.pod.node)]

@@ -130,7 +130,7 @@ def view_of(state: NodeInfo) -> NodeView:
         reported_be_pools=imported.be_pools,
         remarks=(
             *report_differences(imported, state.pods, pools),
-            *beyond_offers(state.offers, state.holders, state.others),
+            *beyond_offers(state.offers, state.holders, {**state.others, **state.beside}),
         ),
         takeover=imported.takeover,
         takeover_warning=_BLIND if imported.takeover is Takeover.BLIND else None,

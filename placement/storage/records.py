@@ -306,12 +306,13 @@ class HostRecord(NamedTuple):
 
 
 class OtherUse(NamedTuple):
-    """The amount that consumers other than pods of the cluster hold of one inventory in a node's tree."""
+    """The amount that a consumer other than a pod of the cluster holds of one inventory in a node's tree."""
 
     root_id: int
     provider_name: str
     class_name: str
     amount: int
+    consumer: str
 
 
 class NodeParts(NamedTuple):
@@ -366,14 +367,14 @@ _SOME_USES = (
         _providers.c.root_provider_id,
         _providers.c.name,
         _classes.c.name,
-        sa.func.sum(_allocations.c.used),
+        _allocations.c.used,
+        _allocations.c.consumer_id,
     )
     .select_from(_allocations)
     .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
     .join(_classes, _classes.c.id == _allocations.c.resource_class_id)
     # Only the providers that the import of nodes made.
     .where(_providers.c.cluster_id.is_not(None))
-    .group_by(_providers.c.root_provider_id, _providers.c.name, _classes.c.name)
 )
 
 _cluster = sa.bindparam("cluster", type_=sa.Integer)
@@ -428,5 +429,5 @@ def read_nodes(rows: Sequence[Iterable[Sequence[Any]]]) -> NodeParts:
             HostRecord(root_id, class_name, _capacity_and_ratio(total, reserved, ratio)[0], used)
             for root_id, class_name, total, reserved, ratio, used in records
         ],
-        [OtherUse(row[0], row[1], row[2], int(row[3])) for row in others],
+        list(starmap(OtherUse, others)),
     )

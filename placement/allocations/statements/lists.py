@@ -216,7 +216,7 @@ _IN_CLUSTER = """
 _ON_HOST = """
     AND allocations.resource_provider_id IN (
         SELECT providers.id FROM resource_providers AS providers
-          JOIN resource_providers AS roots ON roots.id = providers.root_provider_id
+          JOIN resource_providers AS roots ON roots.id = COALESCE(providers.root_provider_id, providers.id)
          WHERE roots.name = :host)
 """
 # A host in one text, so that the least one has its own uuid: the name, a blank, the uuid.
@@ -247,7 +247,7 @@ def _sums(given: frozenset[str], *, untyped: bool, later: bool) -> sa.TextClause
           JOIN allocations ON allocations.consumer_id = chosen.uuid {where}
           JOIN resource_classes ON resource_classes.id = allocations.resource_class_id
           JOIN resource_providers AS providers ON providers.id = allocations.resource_provider_id
-          JOIN resource_providers AS roots ON roots.id = providers.root_provider_id
+          JOIN resource_providers AS roots ON roots.id = COALESCE(providers.root_provider_id, providers.id)
          GROUP BY chosen.uuid, chosen.type, chosen.project, chosen."user", resource_classes.id,
                   resource_classes.name
          ORDER BY chosen.uuid, resource_classes.id
@@ -329,7 +329,8 @@ def _narrowed(statement: sa.Select[Any], wanted: AllocationFilter) -> sa.Select[
             statement = statement.where(column == value)
     if wanted.host is not None:
         roots = sa.select(_providers.c.id).where(_providers.c.name == wanted.host).subquery()
-        statement = statement.where(_providers.c.root_provider_id.in_(roots.select()))
+        root = sa.func.coalesce(_providers.c.root_provider_id, _providers.c.id)
+        statement = statement.where(root.in_(roots.select()))
     if wanted.untyped:
         statement = statement.where(_consumers.c.consumer_type_id.is_(None))
     return statement

@@ -239,9 +239,7 @@ def stage_sentence(stage: Stage, explanation: Explanation) -> str:
         passed = f"{stage.passed} of {_count(stage.came, 'provider')}, in {_count(stage.trees, 'tree')}"
     else:
         at_least = stage.condition.kind is ConditionKind.COMBINATION and not explanation.complete
-        # Of nodes all count, as kube-scheduler counts them.
-        came = explanation.stages[0].came if stage.counted is CountedUnit.NODES else stage.came
-        passed = f"{'at least ' if at_least else ''}{stage.passed} of {came} {stage.counted}"
+        passed = f"{'at least ' if at_least else ''}{stage.passed} of {stage.came} {stage.counted}"
     return f"{describe(stage)}: {passed}"
 
 

@@ -179,17 +179,17 @@ def suggestible(names: Collection[str], extra_specs: Mapping[str, str]) -> Colle
     return names if len(extra_specs) <= _MOST_TO_COMPARE else ()
 
 
-def read_extra_specs(extra_specs: Mapping[str, str]) -> ExplicitRequests:
+def read_extra_specs(extra_specs: Mapping[str, str], known: Collection[str] = ()) -> ExplicitRequests:
     """Return the groups an operator wrote out; the suffix is all between the keyword and the first colon.
 
-    Bad entries leave only the reason why they are ignored, other keys leave nothing.
+    Bad entries leave only the reason why they are ignored, other keys leave nothing. An unknown class may be
+    meant for one of the `known`.
     Source: nova-flavors.md, "Extra specs that name resources and traits".
     """
     resources: dict[str, dict[str, int]] = {}
     traits: dict[str, dict[str, str]] = {}
     group_policy: str | None = None
     ignored = Problems()
-    known = suggestible(STANDARD_CLASSES, extra_specs)
     for key, text in extra_specs.items():
         match = GROUP_KEY.fullmatch(key)
         if key == "group_policy":

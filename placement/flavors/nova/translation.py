@@ -438,7 +438,7 @@ def ignored_extra_specs(extra_specs: Mapping[str, str]) -> tuple[FlavorProblem, 
 
     Words that are no booleans are among them. Source: nova-flavors.md, "Keys", "Values of resource entries".
     """
-    ignored = read_extra_specs(extra_specs).ignored
+    ignored = read_extra_specs(extra_specs, suggestible(STANDARD_CLASSES, extra_specs)).ignored
     known = suggestible(_KNOWN, extra_specs)
     for key, text in extra_specs.items():
         rule, fault = _rule(key), None
@@ -467,7 +467,7 @@ class Translation:
     `same_subtree` lists tied suffixes. `querystring` needs `microversion` at least; `fallback_querystring`
     asks for shared CPUs where hosts do not report dedicated ones. `cpu_policy` is dedicated, mixed, shared or
     None, `thread_policy` prefer, isolate, require or None. `cells` is None for a guest without NUMA cells;
-    `dedicated_cpus` is CPU set text of guest CPU ids; `ignored` holds sorted reasons, with their codes.
+    `dedicated_cpus` is CPU set text of guest CPU ids; `extra_specs` has the extra specs of the flavor.
     `on_core_trees`: the query for hosts with cores as providers, None if that does not differ.
     """
 
@@ -482,7 +482,7 @@ class Translation:
     thread_policy: str | None
     cells: tuple[Cell, ...] | None
     dedicated_cpus: str
-    ignored: tuple[FlavorProblem, ...]
+    extra_specs: Mapping[str, str]
     on_core_trees: CandidateQuery | None = None
 
 
@@ -530,7 +530,7 @@ def translate(
         thread_policy=plan.thread_policy,
         cells=cells,
         dedicated_cpus=dedicated_cpus(cells or ()),
-        ignored=ignored_extra_specs(flavor.extra_specs),
+        extra_specs=flavor.extra_specs,
         on_core_trees=core_tree_query(totals, share, plan.thread_policy),
     )
 
@@ -562,7 +562,7 @@ def translation_document(translation: Translation) -> dict[str, object]:
     document = {
         each.name: getattr(translation, each.name)
         for each in fields(Translation)
-        if each.name not in ("on_core_trees", "ignored")
+        if each.name not in ("on_core_trees", "extra_specs")
     }
     groups = {
         suffix: {
@@ -577,6 +577,7 @@ def translation_document(translation: Translation) -> dict[str, object]:
     }
     if translation.cells is not None:
         document["cells"] = [asdict(cell) for cell in translation.cells]
-    document["warnings"] = [each.code for each in translation.ignored if each.code != _UNUSED]
-    document["ignored"] = [each.message for each in translation.ignored]
+    ignored = ignored_extra_specs(translation.extra_specs)
+    document["warnings"] = [each.code for each in ignored if each.code != _UNUSED]
+    document["ignored"] = [each.message for each in ignored]
     return document

@@ -215,6 +215,9 @@ def read_numa_topology_spec(annotation: Field) -> NumaTopologySpec:
     )
 
 
+_MOST_NAMED = 5
+
+
 def warn_of_unknown(pod: Pod) -> None:
     """Warn of annotations with Koordinator's prefixes, and of members of known ones, that have no effect.
 
@@ -222,12 +225,19 @@ def warn_of_unknown(pod: Pod) -> None:
     """
     for key, known in _MEMBERS.items():
         document = pod.manifest.annotation(key).json()
-        for name in sorted(document.mapping().keys() - set(known)):
+        strange = sorted(document.mapping().keys() - set(known))
+        for name in strange[:_MOST_NAMED]:
             document.member(name).warn(f"is not known and has no effect; there are {', '.join(known)}")
+        if len(strange) > _MOST_NAMED:
+            document.warn(f"has {len(strange) - _MOST_NAMED} more members that are not known")
     given = pod.manifest.root.member("metadata").member("annotations").mapping()
-    for key in sorted(each for each in given if each.startswith(_PREFIXES) and each not in _ON_PODS):
+    strange = sorted(each for each in given if each.startswith(_PREFIXES) and each not in _ON_PODS)
+    for key in strange[:_MOST_NAMED]:
         meant = "".join(f"; did you mean {each}?" for each in get_close_matches(key, _ON_PODS, 1, _CLOSE))
         pod.manifest.annotation(key).warn(f"is not known on pods and has no effect{meant}")
+    if len(strange) > _MOST_NAMED:
+        more = f"{len(strange) - _MOST_NAMED} more of Koordinator's are not known on pods"
+        pod.manifest.root.member("metadata").member("annotations").warn(more)
 
 
 def _read_choice(field: Field, choices: type[_Choice], default: _Choice) -> _Choice:

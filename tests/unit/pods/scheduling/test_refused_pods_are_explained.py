@@ -169,7 +169,7 @@ def test_nodes_that_have_a_resource_are_nearer_than_nodes_without_it():
     found.append(built_node("n3", spec={"unschedulable": True}))
     told = sentences(explained(shape_of(document), found)[0])
     assert told[3:] == [
-        "9 example.com/gpu free: 0 of 3 nodes",
+        "9 example.com/gpu free: 0 of 2 nodes",
         "c1/n2 lacks 5 example.com/gpu: it has 4 free",
         "c1/n1 lacks 9 example.com/gpu: it has 0 free",
     ]
