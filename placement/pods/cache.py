@@ -254,8 +254,10 @@ class NodeLoader:
             if description is None:
                 continue
             imported, offers = description.template.imported, description.template.offers
-            held = others.get(row.root_id, {}).values()
-            held_together = sum_of(held)
+            together, beside = dict[Place, int](), dict[Place, int]()
+            if row.root_id in others:
+                held = others[row.root_id].values()
+                together, beside = sum_of(held), sum_of(host_shares(offers, each) for each in held)
             present, reserved = list[RecordedPod](), list[RecordedPod]()
             for pod in recorded.get(row.root_id, ()):
                 (present if pod.keeps is None else reserved).append(pod)
@@ -263,7 +265,7 @@ class NodeLoader:
                 description.template,
                 records.get(row.root_id, ()),
                 holders(imported, offers, tuple(present), reserved) if reserved else present,
-                held_together,
+                together,
                 left,
             )
             state = NodeInfo(
@@ -275,8 +277,8 @@ class NodeLoader:
                 settings=cluster.settings,
                 pods=tuple(present),
                 reservations=tuple(reserved),
-                others=held_together,
-                beside=sum_of(host_shares(offers, each) for each in held),
+                others=together,
+                beside=beside,
                 unused=unused,
                 totals=totals,
                 templates=self._templates,
