@@ -225,7 +225,7 @@ def test_a_search_that_finds_nothing_leaves_one_line(api, nodes, caplog):
     # Other loggers may be at any level.
     lines = [record.getMessage() for record in caplog.records if record.name == candidates.__name__]
     assert lines == [
-        "no candidates: trees that serve all groups side by side (sums, group_policy, same_subtree): "
+        "no candidates: trees that give all parts at once: "
         f"0 of 1 trees; {nodes['node-1']} lacks 3 VCPU for 2 and 3: 8 wanted, 5 free",
         f"no candidates: 8 VCPU free: 0 of 2 providers, in 0 trees; {nodes['node-1']} lacks 3 VCPU: "
         "it has 5 free",

@@ -161,7 +161,6 @@ def _aggregates_in(query: CandidateQuery, options: SearchOptions) -> list[frozen
 
 
 LOG = logging.getLogger(__name__)
-# More of them make no sentence.
 # The time for the near miss in the log line, where no explanation was asked for.
 _SECONDS_FOR_THE_LOG = 0.25
 # A group is hard to place if it has at least this share of the dead ends of the hardest group.

@@ -200,7 +200,7 @@ _WATCH_SECONDS = 2
 # The cursor goes home, and what is below it goes.
 _CLEAR = "\033[H\033[J"
 # Positional arguments and options come first; the other groups are of formats.
-GROUPS_OF_COMMANDS = 2
+_GROUPS_OF_COMMANDS = 2
 _FOLDED = "is_folded"
 _LIST = {"json": JSONFormatter, _TABLE: WrappedTable, "value": ValueFormatter, "yaml": Yaml, "csv": Csv}
 DRAWING = "tree"
@@ -338,7 +338,7 @@ class _Output(ActionCommand):
         self.add_output_options(self._formatter_group)
         formats = ", ".join(map(str, chosen.choices or ()))
         more = ", --watch" if "--watch" in parser._option_string_actions else ""
-        for group in parser._action_groups[GROUPS_OF_COMMANDS:]:
+        for group in parser._action_groups[_GROUPS_OF_COMMANDS:]:
             group.description = None
             for action in group._group_actions:
                 vars(action)[_FOLDED] = True
@@ -383,7 +383,6 @@ class Listing(_Output, Lister):
     """
     filters: ClassVar[Sequence[str]] = ()
     """The options that leave out some of what there is."""
-    says_how_many = "--limit N"
     need_sort_by_cliff = False
     _formatters: ClassVar[Mapping[str, Any]] = _LIST
     _form = _TABLE
@@ -455,7 +454,7 @@ class Listing(_Output, Lister):
         left = len(begun) - most
         if left > 0:
             at_least = "at least " if left == ENOUGH else ""
-            self._rest = f"... {at_least}{left} more; {self.says_how_many} shows more"
+            self._rest = f"... {at_least}{left} more; --limit N shows more"
         return begun[:most]
 
     def in_order(

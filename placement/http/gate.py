@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import threading
 import time
@@ -20,6 +19,7 @@ from oslo_policy import opts, policy
 from placement.common.microversions import HEADER, NEWEST, SERVICE, Feature
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import BadRequest, Forbidden, NotFound
+from placement.engine.domain.identifiers import meant, near
 from placement.http import context
 from placement.http.context import Caller, HttpError, Misconfigured, admits_json, peeked
 from placement.http.operations import (
@@ -260,8 +260,7 @@ def unknown_rules(enforcer: policy.Enforcer) -> Iterator[str]:
     known = enforcer.registered_rules
     for name in sorted(enforcer.file_rules.keys() - known.keys()):
         if name.startswith("placement:"):
-            near = difflib.get_close_matches(name, known, n=1)
-            yield f"there is no rule {name}{f'; did you mean {near[0]}?' if near else ''}"
+            yield f"there is no rule {name}{meant(near(name, known, 1))}"
 
 
 def _check(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -394,6 +395,7 @@ class _Making:
         before = SearchedForest(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
         came = [each.to.root for each in board.moved]
         went = [each.consumer.root for each in board.moved]
+        requests = Counter(spot.root for spot in board.placed)
         hosts = []
         for root in roots:
             first = before.amounts(root)
@@ -404,8 +406,7 @@ class _Making:
             count = len(board.on.get(root, ()))
             counts = (count - came.count(root) + went.count(root), count)
             name = called.get(int(view.forest.providers.id[root]))
-            requests = sum(spot.root == root for spot in board.placed)
-            hosts.append(PlannedHost(self._scene.uuid(root), name, counts, uses, requests))
+            hosts.append(PlannedHost(self._scene.uuid(root), name, counts, uses, requests[root]))
         return hosts
 
 

@@ -17,7 +17,7 @@ from placement.client.display import (
     pages_of,
 )
 from placement.engine.domain.errors import PlacementError
-from placement.engine.domain.identifiers import near, normalize_uuid
+from placement.engine.domain.identifiers import meant, near, normalize_uuid
 
 if TYPE_CHECKING:
     from placement.client.client import Client
@@ -76,8 +76,7 @@ def uuid_of(client: Client, uuid_or_name: str, cluster: str | None = None) -> st
         if each["name"]:
             uuids.setdefault(each["name"], []).append(each["uuid"])
     if uuid_or_name not in uuids:
-        meant = near(uuid_or_name, uuids)
-        hint = f"; did you mean {' or '.join(meant)}?" if meant else "; `placement aggregate list` lists them"
+        hint = meant(near(uuid_or_name, uuids)) or "; `placement aggregate list` lists them"
         raise PlacementError(f"no aggregate is named {uuid_or_name}{hint}")
     first, *more = uuids[uuid_or_name]
     if more:

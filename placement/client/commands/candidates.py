@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from placement.client import display
 from placement.client.commands.aggregate import resolved
 from placement.client.display import (
     ENOUGH,
-    GROUPS_OF_COMMANDS,
     IN_CLUSTER,
     PROSE,
     QUERY,
@@ -41,23 +39,8 @@ class CandidateListing(Listing):
     left_out_first = ("uuid", "root", "groups")
     kept = ("provider", "amounts", "score")
     only_wide = ("uuid",)
-    _explain = ""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser, which notes the command that explains what was typed, output aside."""
-        parser = super().get_parser(prog_name)
-        output = argparse.ArgumentParser(add_help=False)
-        for group in parser._action_groups[GROUPS_OF_COMMANDS:]:
-            for action in group._group_actions:
-                output._add_action(action)
-
-        def parsed(words: Sequence[str]) -> argparse.Namespace:
-            typed = shlex.join(output.parse_known_args(words)[1])
-            self._explain = f"{prog_name.removesuffix('candidates')}explain {typed}"
-            return parser.parse_intermixed_args(words)
-
-        vars(parser)["parse_args"] = parsed
-        return parser
+    explained_by: ClassVar[str] = "explain"
+    """The command that takes the same words, and says why nothing fits."""
 
     def rows(
         self, parsed_args: argparse.Namespace, body: Mapping[str, Any], *, limited: bool
@@ -68,7 +51,7 @@ class CandidateListing(Listing):
         """
         requests, summaries = body["allocation_requests"], body["provider_summaries"]
         if not requests:
-            self.note(f"Nothing fits. To see why: {self._explain}")
+            self.note(f"Nothing fits; `placement {self.explained_by}` with the same words says why.")
             self.exit_status = 1
             return []
         if not limited:
@@ -137,8 +120,7 @@ class Explaining(Prose):
         if parsed_args.formatter == PROSE:
             colour = RED if self.exit_status else GREEN
             verdict = painted(_verdict(explanation), colour, self.app.stdout)
-            told = _sentences(explanation, mend, parsed_args.cluster)
-            return ("Explanation",), [(line,) for line in (verdict, "", *told)]
+            return ("Explanation",), [(line,) for line in (verdict, "", *_sentences(explanation, mend))]
         rows = []
         for at, stage in enumerate(explanation["stages"]):
             passed = stage["trees"] if stage["providers"] is None else stage["providers"]
@@ -199,35 +181,18 @@ def _mend(client: Client, query: Pairs, explanation: Explanation) -> Iterator[st
         if stage["group"]
         else f"resources_several={name}:{stage['wanted']} split_several={name}"
     )
-    help = "" if short else f"; {way} takes it from several of a host"
-    yield f"A provider of {name} has {most} free at most{help}."
+    instead = "" if short else f"; {way} takes it from several of a host"
+    yield f"A provider of {name} has {most} free at most{instead}."
     where, total = given.get("cluster", "all hosts"), room["total"]["classes"][name]["free"]
     less = f", less than {stage['wanted']}" if short else ""
     yield f"In {where} {total} are free, on one host {free[best]} at most ({best}){less}."
 
 
-_ALL_PARTS, _AT_ONCE = (
-    "trees with a provider for each part of the request",
-    "trees that give all parts at once",
-)
-
-
-def _sentences(explanation: Explanation, mend: Sequence[str], cluster: str | None) -> Iterator[str]:
+def _sentences(explanation: Explanation, mend: Sequence[str]) -> Iterator[str]:
     """Yield a line for each condition up to the first that none meets, and the near misses."""
     stages, empty = explanation["stages"], explanation["first_empty"]
-    # The last condition on groups is about all of them.
-    last = max((at for at, stage in enumerate(stages) if stage["kind"] == "groups"), default=None)
     for at, stage in enumerate(stages if empty is None else stages[: empty + 1]):
-        sentence, condition = stage["sentence"], stage["condition"]
-        if at == last:
-            sentence = sentence.replace(condition, _ALL_PARTS)
-        elif stage["kind"] == "combination":
-            sentence = sentence.replace(condition, _AT_ONCE)
-        elif stage["kind"] == "root_aggregates" and stage["required"] == [[f"of cluster {cluster}"]]:
-            sentence = sentence.replace(condition, f"trees of cluster {cluster}")
-        elif stage["counted"] == "providers" and cluster is not None:
-            sentence += " of all clusters"
-        yield f"{at + 1:2}  {sentence}"
+        yield f"{at + 1:2}  {stage['sentence']}"
     yield from (f"      {line}" for line in (*mend, *near_misses(explanation["nearest"])))
 
 

@@ -113,6 +113,7 @@ class ListFlavorCandidates(candidates.CandidateListing):
     """
 
     arguments = _SEARCHED
+    explained_by = "flavor explain"
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         limited = parsed_args.limit is not None

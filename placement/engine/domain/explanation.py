@@ -270,8 +270,8 @@ def lacks(miss: Miss, stage: Stage, explanation: Explanation) -> list[str]:
     if miss.shortages and stage.counted is CountedUnit.TREES:
         return [_in_tree(shortage, name, names) for shortage in miss.shortages]
     if miss.shortages:
-        told = (_alone(shortage, name, explanation.resources) for shortage in miss.shortages)
-        return list(dict.fromkeys(told))
+        shortages = (_alone(shortage, name, explanation.resources) for shortage in miss.shortages)
+        return list(dict.fromkeys(shortages))
     if miss.words:
         return [f"{name}: {words}" for words in miss.words]
     subject = f"the tree of {name}" if stage.counted is CountedUnit.TREES else name

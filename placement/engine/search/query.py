@@ -411,11 +411,10 @@ class Vocabulary:
                 text = f"trees {'with' if wanted else 'without'} cores below their memory"
                 return Condition(ConditionKind.TREE_KIND, text)
             case AllGroups(suffix):
-                text = f"trees with a provider for each group up to {suffix or 'the unsuffixed one'}"
-                return Condition(ConditionKind.GROUPS, text)
+                last = f"group {suffix}" if suffix else "the group without suffix"
+                return Condition(ConditionKind.GROUPS, f"trees with a provider for each part up to {last}")
             case Combines():
-                text = "trees that serve all groups side by side (sums, group_policy, same_subtree)"
-                return Condition(ConditionKind.COMBINATION, text)
+                return Condition(ConditionKind.COMBINATION, "trees that give all parts at once")
 
 
 def amount(resource_class: str, wanted: int, form: str = "{} free") -> Condition:

@@ -41,11 +41,11 @@ def test_candidates_of_a_host_are_one_row_with_the_use_after_the_first():
 
 def test_the_funnel_counts_hosts_and_ends_where_none_is_left():
     free = stage("amount", "64 PCPU free", 3, 40, group="", resource_class="PCPU", wanted=64)
-    groups = stage("groups", "trees with a provider for each group up to the unsuffixed one", 3)
+    groups = stage("groups", "trees with a provider for each part up to the group without suffix", 3)
     cluster = stage(
         "root_aggregates", "roots in aggregate of cluster edge", 0, 3, required=[["of cluster edge"]]
     )
-    last = stage("combination", "trees that serve all groups side by side", 0, 0)
+    last = stage("combination", "trees that give all parts at once", 0, 0)
     explanation = {"stages": [free, groups, cluster, last], "first_empty": 2}
     assert funnel(explanation) == [
         FunnelStep("64 CPU free", "PCPU, on one provider", 3, 6, False),

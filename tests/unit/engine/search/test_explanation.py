@@ -87,52 +87,52 @@ HOSTS = [
 SAID_OF_HOSTS = """
 resources=VCPU:4
     4 VCPU free: 1 of 2 providers, in 1 tree
-    trees with a provider for each group up to the unsuffixed one: 1 of 2 trees
-    trees that serve all groups side by side (sums, group_policy, same_subtree): 1 of 1 trees
+    trees with a provider for each part up to the group without suffix: 1 of 2 trees
+    trees that give all parts at once: 1 of 1 trees
 
 resources1=VCPU:8
     group 1, 8 VCPU free: 0 of 2 providers, in 0 trees
     one lacks 1 VCPU: it has 7 free
     two lacks 6 VCPU: it has 2 free
-    trees with a provider for each group up to 1: 0 of 2 trees
-    trees that serve all groups side by side (sums, group_policy, same_subtree): 0 of 0 trees
+    trees with a provider for each part up to group 1: 0 of 2 trees
+    trees that give all parts at once: 0 of 0 trees
 
 resources1=VCPU:7
     group 1, 7 VCPU free: 0 of 2 providers, in 0 trees
     one has enough free, but the amount breaks its min_unit, max_unit or step_size
     two lacks 5 VCPU: it has 2 free
-    trees with a provider for each group up to 1: 0 of 2 trees
-    trees that serve all groups side by side (sums, group_policy, same_subtree): 0 of 0 trees
+    trees with a provider for each part up to group 1: 0 of 2 trees
+    trees that give all parts at once: 0 of 0 trees
 
 resources1=VCPU:1,VGPU:1
     group 1, 1 VCPU free: 2 of 2 providers, in 2 trees
     group 1, 1 VGPU free: 0 of 2 providers, in 0 trees
     one lacks 1 VGPU: it has 0 free
     two lacks 1 VGPU: it has 0 free
-    trees with a provider for each group up to 1: 0 of 2 trees
-    trees that serve all groups side by side (sums, group_policy, same_subtree): 0 of 0 trees
+    trees with a provider for each part up to group 1: 0 of 2 trees
+    trees that give all parts at once: 0 of 0 trees
 
 resources1=VCPU:1&required1=CUSTOM_SSD,!CUSTOM_SSD
     group 1, 1 VCPU free: 2 of 2 providers, in 2 trees
     group 1, trait CUSTOM_SSD: 1 of 2 providers, in 1 tree
     group 1, no trait CUSTOM_SSD: 0 of 1 provider, in 0 trees
     one met everything before; forbidden: CUSTOM_SSD
-    trees with a provider for each group up to 1: 0 of 2 trees
-    trees that serve all groups side by side (sums, group_policy, same_subtree): 0 of 0 trees
+    trees with a provider for each part up to group 1: 0 of 2 trees
+    trees that give all parts at once: 0 of 0 trees
 
 resources1=VGPU:1&resources2=DISK_GB:1&group_policy=none
     group 1, 1 VGPU free: 1 of 1 provider, in 1 tree
     group 2, 1 DISK_GB free: 1 of 1 provider, in 1 tree
-    trees with a provider for each group up to 1: 1 of 2 trees
-    trees with a provider for each group up to 2: 0 of 1 trees
+    trees with a provider for each part up to group 1: 1 of 2 trees
+    trees with a provider for each part up to group 2: 0 of 1 trees
     the tree of one lacks 1 DISK_GB for group 2: no suitable provider offers any
     the tree of two lacks 1 VGPU for group 1: no suitable provider offers any
-    trees that serve all groups side by side (sums, group_policy, same_subtree): 0 of 0 trees
+    trees that give all parts at once: 0 of 0 trees
 
 resources1=VGPU:1&resources2=VGPU:1&group_policy=isolate
     group 1, 1 VGPU free: 1 of 1 provider, in 1 tree
-    trees with a provider for each group up to 2: 1 of 2 trees
-    trees that serve all groups side by side (sums, group_policy, same_subtree): 0 of 1 trees
+    trees with a provider for each part up to group 2: 1 of 2 trees
+    trees that give all parts at once: 0 of 1 trees
     the tree of one has no provider left for group 2: the groups are kept apart
 """
 
