@@ -13,13 +13,18 @@ RENEW   := $(if $(PACKAGE),--upgrade-package $(PACKAGE),--upgrade)
 EXAMPLES ?= 100
 # How long `make soak` runs.
 MINUTES ?= 120
+# What `make kubernetes` downloads; tests against a real Kubernetes run where this folder is, or another is named.
+KUBERNETES_VERSION ?= 1.36.2
+ETCD_VERSION ?= 3.5.21
+KUBERNETES := build/kubernetes
+export PLACEMENT_TEST_KUBERNETES ?= $(abspath $(wildcard $(KUBERNETES)))
 # Where this is set, each of the thousand processes that tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 # What is slow is named, so that it is noticed.
 SLOW   := --durations=15
 
 .DEFAULT_GOAL := help
-.PHONY: help run test announced check faults fuzz lint types rooms house bench bench-full soak screenshots wheel image docs constraints sbom clean
+.PHONY: help run test announced check faults fuzz lint types rooms kubernetes house bench bench-full soak screenshots wheel image docs constraints sbom clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -45,7 +50,7 @@ lint: $(VENV)/.test ## Style
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(VENV)/.test ## Static types, strict in the pure rooms
+types: $(VENV)/.test ## Static types, strict
 	$(BIN)/mypy
 
 rooms: $(VENV)/.test ## Who may import whom
@@ -69,6 +74,9 @@ check: lint types rooms ## The short one, before each commit: style, types, impo
 
 faults: $(VENV)/.test ## Storms, kills and lost connections, one after another
 	$(BIN)/python -m pytest tests/faults $(SLOW)
+
+kubernetes: ## Fill build/kubernetes with the programs of a real Kubernetes for the tests (KUBERNETES_VERSION=1.35.0 for another)
+	.ci/kubernetes $(KUBERNETES) $(KUBERNETES_VERSION) $(ETCD_VERSION)
 
 fuzz: $(VENV)/.test ## Try every operation of /openapi.json with many requests (takes long; EXAMPLES=20 for less)
 	$(BIN)/python -m tests.fuzzing $(EXAMPLES)
