@@ -120,7 +120,7 @@ def create_application(
     objects = partial(objection, allowed_origins=allowed_origins(settings)) if believes else None
     add_hooks(application, objects, bound(settings.api.max_requests_per_caller))
     for kind, handler in _HANDLERS.items():
-        application.register_error_handler(kind, handler)
+        application.register_error_handler(kind, extender_routes.in_its_form(handler))
     # Our own server answers these itself.
     application.extensions["placement_probes"] = partial(answer, checks=use_cases.health.checks)
     wrapped: Any = surrounded(application.wsgi_app, settings, settings.api.request_timeout)

@@ -27,6 +27,11 @@ _ACCEPTED = ["2xx", 400, 401, 403, 404, 409, 415]
 _REFUSED = [400, 401, 403, 404, 405, 406, 409, 411, 415]
 # Each manifest of these has an outcome of its own, so a call with a bad one is answered 200.
 _BY_ITEM = [f"POST /ext/v1/clusters/{{cluster}}/{what}" for what in ("nodes", "pods")]
+# kube-scheduler is answered 200 whatever it sends, with whatever token.
+_EXTENDER = [
+    f"POST /ext/v1/clusters/{{cluster}}/extender/{verb}"
+    for verb in ("filter", "prioritize", "preempt", "bind")
+]
 _CONFIGURATION = {
     "checks": {
         "positive_data_acceptance": {"expected-statuses": _ACCEPTED},
@@ -36,7 +41,15 @@ _CONFIGURATION = {
         {
             "include-name": _BY_ITEM,
             "checks": {"negative_data_rejection": {"expected-statuses": ["2xx", *_REFUSED]}},
-        }
+        },
+        {
+            "include-name": _EXTENDER,
+            "checks": {
+                "negative_data_rejection": {"expected-statuses": ["2xx"]},
+                "ignored_auth": {"enabled": False},
+                "unsupported_method": {"enabled": False},
+            },
+        },
     ],
     # A caller without a token, or with another one, is a check of its own.
     "generation": {"with-security-parameters": False},

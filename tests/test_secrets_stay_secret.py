@@ -97,6 +97,22 @@ def test_credentials_of_kubernetes_are_not_sent_to_where_it_redirects(tmp_path: 
         assert servers.seen == []
 
 
+@pytest.mark.parametrize("scheme", ["https", "ftp"])
+def test_a_url_with_a_token_in_it_is_refused_and_not_shown(scheme: str):
+    with pytest.raises(ServiceError, match="takes no user and no password") as refused:
+        Client(f"{scheme}://:the-secret@127.0.0.1:1", "token")
+    assert "the-secret" not in str(refused.value)
+
+
+def test_a_password_in_the_url_of_an_api_server_is_not_shown(tmp_path: Path):
+    """The extender answers such messages, and kube-scheduler writes them into Events."""
+    config = write_kubeconfig(tmp_path / "config", ("edge", "https://user:the-secret@127.0.0.1:1"))
+    with pytest.raises(ApiServerError, match="cannot be reached") as away:
+        ApiServer(str(config), "edge").get("/api/v1/nodes/n")
+    assert "127.0.0.1:1" in str(away.value)
+    assert "the-secret" not in str(away.value)
+
+
 def test_a_client_without_redirects_sends_its_token(tmp_path: Path):
     with database_url("sqlite") as url, running_service(url, workers=1) as server:
         assert Client(server.url, "admin").get("/resource_providers") == {"resource_providers": []}

@@ -24,6 +24,7 @@ OUTSIDE = (
     'PostgreSQL documentation, "Array Value Input"',
     'Identity API v3, "Validate and show information for token"',
     "k8s.io/kube-scheduler, extender/v1",
+    "kube-scheduler, pkg/scheduler/extender.go",
     'KEP-1287, "In-place Update of Pod Resources"',
     "the scheduler configuration of Kubernetes 1.16 to 1.31",
     'Kubernetes documentation, "Kubernetes API Concepts"',

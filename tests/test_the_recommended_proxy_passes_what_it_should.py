@@ -15,7 +15,7 @@ import pytest
 import requests
 
 from tests import lane_server
-from tests.certificates import Authority
+from tests.certificates import Authority, Pair
 from tests.client import unique
 from tests.hostile import Wire
 from tests.server import database_url, free_port, running_service
@@ -158,6 +158,47 @@ def test_it_passes_requests_on_through_tls_and_shows_its_certificate(tmp_path: P
         answer = requests.get(f"{url}/traits", headers=asked, verify=str(tmp_path / "tls.crt"), timeout=60)
         assert answer.status_code == 200
         assert answer.json()["traits"]
+
+
+def test_kube_scheduler_with_a_certificate_needs_no_token_and_is_always_answered_200(tmp_path: Path):
+    authority, token = Authority(tmp_path), "the-token-that-only-the-proxy-has"
+    scheduler, other = authority.sign("kube-scheduler"), authority.sign("other")
+    tokens = tmp_path / "tokens.yaml"
+    tokens.write_text(f"{token}: {{user: kube-scheduler, roles: [extender], clusters: [edge]}}\n")
+    tokens.chmod(0o600)
+    site = re.sub(r'#(ssl_\S+ .*;|"~)', r"\1", _SAMPLE.read_text()).replace('"TOKEN"', f'"{token}"')
+    site = site.replace("/etc/nginx/placement-clients.crt", str(authority.file))
+    environment = {"OS_API__AUTH_STRATEGY": "token", "OS_API__TOKENS_FILE": str(tokens)}
+    verb, roots = "/ext/v1/clusters/edge/extender/filter", str(tmp_path / "tls.crt")
+
+    def error(url: str, cert: Pair | None, **headers: str) -> str:
+        files = None if cert is None else (str(cert.certificate), str(cert.key))
+        answer = requests.post(
+            url + verb,
+            json={"Pod": {}, "NodeNames": []},
+            headers=headers,
+            verify=roots,
+            cert=files,
+            timeout=60,
+        )
+        assert answer.status_code == 200
+        found: str = answer.json()["Error"]
+        return found
+
+    with database_url("sqlite") as connection:
+        with (
+            running_service(connection, workers=1, environment=environment) as served,
+            proxy(served.url, tmp_path, site) as url,
+        ):
+            assert error(url, scheduler) == "No cluster edge found"
+            assert error(url, scheduler, **{"X-Auth-Token": "of the caller"}) == "No cluster edge found"
+            for stranger in (other, None):
+                assert "A known token is required" in error(url, stranger)
+            files = (str(scheduler.certificate), str(scheduler.key))
+            for path in ("/traits", "/ext/v1/clusters/batch", f"/traits?{verb}"):
+                assert requests.get(url + path, verify=roots, cert=files, timeout=60).status_code == 401
+        with proxy("http://127.0.0.1:1", tmp_path, site) as url:
+            assert "could not pass" in error(url, scheduler)
 
 
 def test_answers_come_as_they_are_produced(tmp_path: Path):

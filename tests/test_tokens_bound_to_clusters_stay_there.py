@@ -169,6 +169,11 @@ def test_names_that_were_made_since_are_known_to_it(api: Client):
 def test_other_clusters_are_refused(api: Client, token: str):
     for method, path, body in in_cluster("batch"):
         answer = api.as_(token).call(method, path, body)
+        if "/extender/" in path:
+            # It is refused in the form of its verb.
+            assert answer.status_code == 200
+            assert "bound" in str(answer.json) or answer.json in ([], {"NodeNameToMetaVictims": {}})
+            continue
         assert (answer.status_code, "bound" in detail(answer)) == (403, True), path
         assert api.as_(EVERYWHERE).call(method, path, body).status_code != 403, path
 

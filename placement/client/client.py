@@ -67,6 +67,11 @@ class Client:
     def __init__(self, url: str, token: str, given_as: str = "--url") -> None:
         if not (token.isascii() and token.isprintable()):
             raise ServiceError("--token: must be printable ASCII")
+        if "@" in url:
+            # Messages have the URL, and the synchronization's log has the messages.
+            raise ServiceError(
+                f"{given_as}: takes no user and no password; a token goes into $PLACEMENT_TOKEN"
+            )
         self._url = url.rstrip("/")
         self._session = _Session()
         try:

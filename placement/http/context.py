@@ -73,6 +73,8 @@ class RequestContext:
     `rule` is the path of the route, if there is one, `candidates` how many were found, if they were sought.
     `is_own`: the path is one of ours, and the errors are in our words.
     `reads`: the request tries to change nothing, whatever its method, so it has no line in the audit log.
+    `status` is what is logged and counted where the caller gets another one. `problem` is the message of the
+    error, if there is one.
     """
 
     request_id: str
@@ -84,6 +86,8 @@ class RequestContext:
     candidates: int | None = None
     is_own: bool = False
     reads: bool = False
+    status: int | None = None
+    problem: str | None = None
 
 
 def identify(caller: Caller) -> None:
@@ -476,8 +480,8 @@ class Relayed(Exception):
 
 
 def status_of(error: errors.PlacementError) -> int:
-    """Return the HTTP status of a PlacementError."""
-    return next(status for kind, status in _STATUS.items() if isinstance(error, kind))
+    """Return the HTTP status of a PlacementError; 503 where another server is why."""
+    return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 503)
 
 
 def render(
@@ -493,7 +497,7 @@ def render_all(
     """Return several problems, (code, message) each, as one response; in JSON each is an error."""
     title = HTTPStatus(status).phrase
     problems = [(code, _on_one_line(message)) for code, message in problems]
-    message = "; ".join(message for _, message in problems)
+    message = current().problem = "; ".join(message for _, message in problems)
     kind, _ = _accepted(request.headers.get("Accept", ""))
     lead = _lead(status, kind)
     if kind == "text/html":
@@ -511,6 +515,11 @@ def render_all(
     if status == 503:
         response.headers["Retry-After"] = str(_RETRY_AFTER_SECONDS)
     return response
+
+
+def problem(status: int) -> str:
+    """Return the message of the error that was rendered, else what its status means, as one sentence."""
+    return current().problem or _LEAD.get(status, HTTPStatus(status).phrase)
 
 
 def error_document(error: errors.PlacementError, where: str) -> dict[str, Any]:

@@ -231,16 +231,18 @@ class RequestLog:
             if code in _STATUSES:
                 # As HTTP writes it, `404 Not Found`: clients show it, and Flask uses capitals.
                 status = f"{code} {HTTPStatus(code).phrase}"
+            # What happened counts, where the protocol of a path asks for another status.
+            counted = str(at.status or code)
             method = environ["REQUEST_METHOD"]
             # Clients may send any word as a method.
             known = method if method in _COUNTED_METHODS else "other"
-            number, seconds = _figures(at.rule or _NO_RULE, known, status[:3])
+            number, seconds = _figures(at.rule or _NO_RULE, known, counted)
             number.inc()
             seconds.observe(time.monotonic() - arrival)
             found = {name.lower(): value for name, value in headers}
             if REQUEST_ID not in found:
                 headers = [*headers, (REQUEST_ID, request_id)]
-            _log(environ, uri, str(code), found, time.monotonic() - arrival)
+            _log(environ, uri, counted, found, time.monotonic() - arrival)
             return start_response(status, headers, *rest)
 
         return self._application(environ, start)

@@ -213,14 +213,14 @@ def _operation(
             answered = example if status == example.get("status") else {}
             document["responses"][str(status)] = _answer(status, shape, schemas, version, answered)
     body = shape_at(operation.body, version)
-    failures = {400, 500, 503, *operation.errors}
+    failures = {400, 500, 503, *(operation.errors or ())}
     if guard is None:
         failures |= {403, 406}
     else:
         failures |= {*_OF_CALLERS, *((404,) if in_path else ())}
         failures |= {406} if guard.gives_json or not extends else set()
         failures |= {*_OF_BODIES} if guard.takes_json or body is not None else set()
-    for status in sorted(failures):
+    for status in sorted(failures) if operation.errors is not None else ():
         if str(status) not in document["responses"]:
             shape = operation.conflict if status == HTTPStatus.CONFLICT else ErrorsSchema
             document["responses"][str(status)] = schemas.failure(status, schemas.of(shape, version))
@@ -298,7 +298,8 @@ _SAID = (
     "{version}; /openapi.json?microversion=1.12 is that of another. x-openstack says in which versions "
     "an operation, a parameter or a member is there. A method that a path does not have is 405. What is no "
     "HTTP is refused before a route is looked for (400, 408, 414, 417, 431, 501, 505). Errors come "
-    "as JSON, as text or as HTML, as the header Accept prefers."
+    "as JSON, as text or as HTML, as the header Accept prefers. Below "
+    "/ext/v1/clusters/{{cluster}}/extender/ all of this is answered 200, in the form of the verb."
 )
 _SCHEMES: dict[str, dict[str, str]] = {
     "token": {

@@ -115,12 +115,13 @@ class Operation:
     """A description of what a route takes and returns.
 
     `answers`: the shape of the body by status of success. `errors`: statuses that do not follow from how the
-    route is guarded and what it takes. `path`: schemas of path parameters that differ from the usual ones.
-    `body_types`: its media types. `conflict`: the schema of its 409.
+    route is guarded and what it takes; None: failures, too, are answered as `answers` has it.
+    `path`: schemas of path parameters that differ from the usual ones. `body_types`: its media types.
+    `conflict`: the schema of its 409.
     """
 
     answers: Mapping[int, Shape | ByVersion]
-    errors: Sequence[int] = ()
+    errors: Sequence[int] | None = ()
     query: Sequence[Parameter] = ()
     path: Mapping[str, Document] = field(default_factory=dict)
     body: Shape | ByVersion = None

@@ -1,8 +1,9 @@
 """The policy rules of every route, with their defaults. Source: placement-api.md, "Policy rules".
 
 Administrators and services may do everything, except that reshaping is for services: moving inventories
-under live allocations is something deployments do, not people. Older deployments had the role admin only; as
-long as `[oslo_policy] enforce_new_defaults` is False that role passes every rule.
+under live allocations is something deployments do, not people. The role extender is for kube-scheduler, which
+has its token in a URL: it may ask the scheduler extender, and nothing else. Older deployments had the role
+admin only; as long as `[oslo_policy] enforce_new_defaults` is False that role passes every rule.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from oslo_policy import policy
+
+from placement.common.extender_protocol import BIND, FILTER, PREEMPT, PRIORITIZE
 
 ELSEWHERE = "elsewhere_api"
 """The rule for what concerns no cluster that the caller's token is bound to."""
@@ -25,6 +28,10 @@ _BASES = {
     "admin_or_project_reader_or_service_api": (
         "rule:admin_api or rule:project_reader_api or rule:service_api",
         "Administrators, services, and readers of the project that is asked about.",
+    ),
+    "admin_or_service_or_extender_api": (
+        "rule:admin_or_service_api or role:extender",
+        "Administrators, services, and kube-scheduler with a token that may do nothing else.",
     ),
     ELSEWHERE: (
         "!",
@@ -149,6 +156,10 @@ _CHECKS = {
     "usages": "rule:admin_or_project_reader_or_service_api",
     "reshaper:reshape": "rule:service_api",
     "audit:list": "rule:admin_api",
+    **{
+        f"clusters:extender:{verb}": "rule:admin_or_service_or_extender_api"
+        for verb in (FILTER, PRIORITIZE, PREEMPT, BIND)
+    },
 }
 
 

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
-from flask import Blueprint, Response
+from flask import Blueprint, Response, request
+from werkzeug.exceptions import HTTPException
 
-from placement.engine.domain.errors import BadRequest, PlacementError
-from placement.http.context import current, json_body, json_response, use_cases
+from placement.common.extender_protocol import BIND, FILTER, PREEMPT, PRIORITIZE, failure, verb_at
+from placement.engine.domain.errors import BadRequest
+from placement.http.context import (
+    ANONYMOUS,
+    HttpError,
+    current,
+    json_body,
+    json_body_or,
+    json_response,
+    problem,
+    use_cases,
+)
 from placement.http.gate import route
 from placement.http.operations import Operation
 from placement.metrics.catalog import EXTENDER_CALLS
@@ -203,21 +215,18 @@ BINDING_RESULT = _extender_members(["Error"], Error={"type": "string"})
 blueprint = Blueprint("extender", __name__)
 _PATH = "/ext/v1/clusters/<cluster>/extender"
 _RULE = "placement:clusters:extender:"
+LOG = logging.getLogger(__name__)
 _call = partial(route, blueprint, method="POST", gives_json=True)
+# Whatever happens is answered as `in_its_form` has it.
+_described = partial(Operation, errors=None)
 
 
-@_call(f"{_PATH}/filter", policy=f"{_RULE}filter", described=Operation({200: FILTER_RESULT}, body=ARGS))
+@_call(f"{_PATH}/filter", policy=f"{_RULE}filter", described=_described({200: FILTER_RESULT}, body=ARGS))
 def filter_nodes(cluster: str) -> Response:
     """Return which nodes fit a pod. A write: it may release vanished pods, and a gang that does not fit."""
     args = extender_args(json_body())
-    result: dict[str, Any] = dict.fromkeys(
-        ("Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes")
-    )
-    try:
-        with _counted("filter"):
-            filtered = use_cases().extender.filter(cluster, args.pod, args.names)
-    except PlacementError as error:
-        return json_response({**result, "Error": str(error)})
+    with _counted(FILTER):
+        filtered = use_cases().extender.filter(cluster, args.pod, args.names)
     if not filtered.releases:
         current().reads = True
     failed, unresolvable = filtered.failed, filtered.unresolvable
@@ -225,24 +234,30 @@ def filter_nodes(cluster: str) -> Response:
     if failed or unresolvable:
         left = [name for name in args.names if name not in failed and name not in unresolvable]
     # The nodes that fit, in the form in which they came.
-    if args.objects is None:
-        result["NodeNames"] = left
-    else:
-        result["Nodes"] = {"metadata": {}, "items": [args.objects[name] for name in left]}
-    result |= {"FailedNodes": failed, "FailedAndUnresolvableNodes": unresolvable, "Error": ""}
-    return json_response(result)
+    objects = args.objects
+    whole = None if objects is None else {"metadata": {}, "items": [objects[name] for name in left]}
+    return json_response(
+        {
+            "Nodes": whole,
+            "NodeNames": left if objects is None else None,
+            "FailedNodes": failed,
+            "FailedAndUnresolvableNodes": unresolvable,
+            "Error": "",
+        }
+    )
 
 
 @_call(
     f"{_PATH}/prioritize",
     policy=f"{_RULE}prioritize",
     reads=True,
-    described=Operation({200: HOST_PRIORITIES}, errors=[409], body=ARGS),
+    described=_described({200: HOST_PRIORITIES}, body=ARGS),
 )
 def prioritize(cluster: str) -> Response:
     """Return how well nodes fit a pod."""
-    args = extender_args(json_body())
-    with _counted("prioritize"):
+    # The body is kept: the nodes in it have a score, too, where this fails.
+    args = extender_args(json_body_or(None))
+    with _counted(PRIORITIZE):
         scores = use_cases().extender.prioritize(cluster, args.pod, args.names)
     return json_response(host_priorities(args.names, scores))
 
@@ -250,12 +265,12 @@ def prioritize(cluster: str) -> Response:
 @_call(
     f"{_PATH}/preempt",
     policy=f"{_RULE}preempt",
-    described=Operation({200: PREEMPTION_RESULT}, errors=[409], body=PREEMPTION_ARGS),
+    described=_described({200: PREEMPTION_RESULT}, body=PREEMPTION_ARGS),
 )
 def preempt(cluster: str) -> Response:
     """Return which pods to evict so that a pod fits. A write: it may release pods that are gone."""
     pod, proposed = preemption_args(json_body())
-    with _counted("preempt"):
+    with _counted(PREEMPT):
         victims = use_cases().extender.preempt(cluster, pod, proposed)
     # As uids: the protocol has no other form for answers.
     shown = {
@@ -265,15 +280,12 @@ def preempt(cluster: str) -> Response:
     return json_response({"NodeNameToMetaVictims": shown})
 
 
-@_call(f"{_PATH}/bind", policy=f"{_RULE}bind", described=Operation({200: BINDING_RESULT}, body=BINDING))
+@_call(f"{_PATH}/bind", policy=f"{_RULE}bind", described=_described({200: BINDING_RESULT}, body=BINDING))
 def bind(cluster: str) -> Response:
     """Claim a place for a pod on a node, and bind it there."""
     binding = binding_of(json_body())
-    try:
-        with _counted("bind"):
-            use_cases().extender.bind(cluster, binding)
-    except PlacementError as error:
-        return json_response({"Error": str(error)})
+    with _counted(BIND):
+        use_cases().extender.bind(cluster, binding)
     return json_response({"Error": ""})
 
 
@@ -285,3 +297,34 @@ def _counted(call: str) -> Iterator[None]:
         EXTENDER_CALLS.labels(call, "error").inc()
         raise
     EXTENDER_CALLS.labels(call, "ok").inc()
+
+
+def in_its_form(handler: Callable[[Any], Response]) -> Callable[[Any], Response]:
+    """Return a handler of errors that answers a verb with 200, in its own form; other paths as before.
+
+    What is logged and counted is the status that another path would have answered.
+    """
+
+    @wraps(handler)
+    def handled(error: Any) -> Response:
+        response, verb = handler(error), verb_at(request.path)
+        if verb is None:
+            return response
+        at = current()
+        at.status, message = response.status_code, problem(response.status_code)
+        if verb in (PRIORITIZE, PREEMPT):
+            # There is no place for it in the answer.
+            LOG.info("%s of the extender failed: %s", verb, message)
+        return json_response(failure(verb, message, _asked_about() if verb == PRIORITIZE else ()))
+
+    return handled
+
+
+def _asked_about() -> list[str]:
+    """Return the nodes that the body names; none if it cannot be read, or comes from an unknown caller."""
+    if current().caller is ANONYMOUS:
+        return []
+    try:
+        return extender_args(json_body()).names
+    except (BadRequest, HttpError, HTTPException):
+        return []

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from placement.common.pod_identity import ENDED_PHASES
-from placement.engine.domain.errors import PlacementError, Unanswered
+from placement.engine.domain.errors import Conflict, PlacementError, Unanswered
 from placement.sync.api_server import ALL_PODS, ApiServer, ApiServerError, object_path, pods_path, preload
 
 
@@ -31,7 +31,8 @@ class ApiServerBinder:
         """Assign the pod to the node; refused if it is assigned already, or its name is another pod's.
 
         The API server copies the annotations of a Binding to the pod as it assigns it. Servers before 1.21 or
-        so do not look at the uid. Raises Unanswered if the pod may have been assigned, or may still be.
+        so do not look at the uid. Raises Unanswered if the pod may have been assigned, or may still be, and
+        Conflict if it is refused.
         """
         body = {
             "apiVersion": "v1",
@@ -45,7 +46,8 @@ class ApiServerBinder:
             # A server that does not answer, or fails, may have done what it was asked to.
             if error.status is None or error.status >= 500:
                 raise Unanswered(str(error)) from error
-            raise
+            # The pod is gone, say: no failure of this service, nor of Kubernetes.
+            raise Conflict(str(error)) from error
 
 
 class KubeconfigBinders:

@@ -22,6 +22,7 @@ import orjson
 import urllib3
 import yaml
 
+from placement.common.secrets import shown
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import PlacementError
 
@@ -91,7 +92,8 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        return str(self._client.configuration.host)
+        # It is in messages, which the extender's bind answers, and tenants read those.
+        return shown(str(self._client.configuration.host))
 
     def pages(self, path: str, chosen: Mapping[str, str] = NOTHING_CHOSEN) -> Iterator[Page]:
         """Yield all objects of a collection, or the chosen ones, page by page.

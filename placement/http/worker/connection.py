@@ -153,6 +153,8 @@ _RECEIVED_AT_ONCE = 64 * 1024
 _PAGES = "/ui/"
 # struct linger of socket.h: on, for no seconds.
 _AT_ONCE = struct.pack("ii", 1, 0)
+# What gunicorn's parser quotes that does not come from the client.
+_HARMLESS = tuple(map(repr, ("CONTENT-LENGTH", "TRANSFER-ENCODING", "bare LF as line terminator")))
 # The statuses for what gunicorn's parser cannot read; others are 400.
 _STATUS: dict[type[Exception], int] = {
     errors.LimitRequestLine: 414,
@@ -186,6 +188,8 @@ class Connection:
         self._buffer = bytearray()
         self._searched = 0
         self._number = 0
+        # The request line, once it is there.
+        self._line = b""
         # How many bytes of the body are missing, or its chunks.
         self._framing: int | Chunks = 0
         self._largest_body = limits.largest_body_bytes
@@ -194,6 +198,12 @@ class Connection:
     def held(self) -> int:
         """Return how many bytes are kept for this connection."""
         return len(self._buffer) + (self.received.size if self.received is not None else 0)
+
+    @property
+    def path(self) -> str:
+        """Return the path of the latest request, empty as long as its line is not there."""
+        target = self._line.split(b" ")[1:2]
+        return unquote(target[0].partition(b"?")[0].decode("latin-1")) if target else ""
 
     def receive(self) -> bool:
         """Take in what has arrived; False if nothing has. Raises OSError."""
@@ -221,6 +231,7 @@ class Connection:
         is_complete = end >= 0 or _BARE_LINE_FEED.search(self._buffer, self._searched) is not None
         size = end if end >= 0 else len(self._buffer)
         line = self._buffer.find(b"\r\n", 0, self.limits.largest_line_bytes + 2)
+        self._line = bytes(self._buffer[: max(line, 0)])
         if line < 0 and size > self.limits.largest_line_bytes:
             raise RequestRefused(exchange.LINE_TOO_LONG)
         if size > self.limits.largest_head_bytes:
@@ -236,7 +247,7 @@ class Connection:
             self.request = Request(self._cfg, self.received, self.address, self._number)
         except (errors.ParseException, OSError, StopIteration) as error:
             status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 400)
-            raise RequestRefused(HttpRefusal(status, str(error))) from None
+            raise RequestRefused(HttpRefusal(status, _complaint(error))) from None
         _require_unambiguous(self.request)
         if self.request.path not in PATHS and is_stranger(self.wire):
             raise RequestRefused(exchange.NO_CERTIFICATE)
@@ -307,6 +318,16 @@ class Connection:
             self.received.close()
         self._buffer.clear()
         self.request = self.received = None
+
+
+def _complaint(error: Exception) -> str:
+    """Return what the parser found wrong, and of what it quotes only what is known to be no part of a token.
+
+    A token that was pasted with a line break in it makes a line that is no header.
+    """
+    found = str(error)
+    kind, _, quoted = found.partition(": ")
+    return found if quoted in _HARMLESS else kind
 
 
 def _require_unambiguous(request: Request) -> None:

@@ -332,7 +332,7 @@ class EventLoop:
         """Answer without asking the application, and close."""
         LOG.info("refused a request of %s: %d %s", connection.address, refusal.status, refusal.message)
         REFUSED.labels(refusal.status).inc()
-        self._drain(connection, refusals.written(refusal))
+        self._drain(connection, refusals.written(refusal, connection.path))
 
     def _drain(self, connection: Connection, answer: bytes = b"") -> None:
         """Send a short answer, if any, and close once the client has read all."""

@@ -21,6 +21,7 @@ from gunicorn.http import wsgi
 from oslo_context import context as log_context
 from oslo_context.context import RequestContext
 
+from placement.common.extender_protocol import failure, verb_at
 from placement.http import middleware
 from placement.http.middleware import ARRIVAL, KNOWN_AS, KnownCredentials, deadline_of
 from placement.http.worker.lanes import Lane, WorkerLimits
@@ -70,9 +71,13 @@ NO_CERTIFICATE = HttpRefusal(403, "Only clients with a certificate are answered 
 FAILED = HttpRefusal(500, "The failure was logged.")
 
 
-def written(refusal: HttpRefusal) -> bytes:
-    """Return the whole answer."""
-    request_id = f"req-{uuid.uuid4()}"
+def written(refusal: HttpRefusal, path: str = "") -> bytes:
+    """Return the whole answer; verbs of the scheduler extender answer 200, in their form."""
+    request_id, verb = f"req-{uuid.uuid4()}", verb_at(path)
+    headers = {"Content-Type": "application/json", "x-openstack-request-id": request_id}
+    if verb is not None:
+        body = json.dumps(failure(verb, refusal.message)).encode()
+        return whole_answer(HTTPStatus.OK, {**headers, "Content-Length": str(len(body))}, body)
     title = HTTPStatus(refusal.status).phrase
     error = {
         "status": refusal.status,
@@ -81,11 +86,7 @@ def written(refusal: HttpRefusal) -> bytes:
         "request_id": request_id,
     }
     body = json.dumps({"errors": [error]}).encode()
-    headers = {
-        "Content-Type": "application/json",
-        "Content-Length": str(len(body)),
-        "x-openstack-request-id": request_id,
-    }
+    headers["Content-Length"] = str(len(body))
     if refusal.status in _TRY_AGAIN:
         headers["Retry-After"] = str(_RETRY_AFTER_SECONDS)
     return whole_answer(refusal.status, headers, body)
@@ -275,7 +276,7 @@ class Exchange:
     def _refuse(self, refusal: HttpRefusal) -> None:
         """Answer with the refusal instead of asking the application; the connection is closed then."""
         self._pieces, self._produced, self.keep_alive = iter(()), True, False
-        self.outgoing.sendall(written(refusal))
+        self.outgoing.sendall(written(refusal, self.connection.path))
 
     def _failed(self) -> State:
         self.keep_alive = False
