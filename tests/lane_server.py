@@ -22,6 +22,7 @@ from urllib.parse import parse_qs
 
 from oslo_context.context import RequestContext, get_current
 
+from placement.http.credentials import SIGNED_IN, sent_session, sent_token
 from placement.http.middleware import KNOWN_AS
 from placement.http.worker import worker
 from placement.http.worker.connection import Connection
@@ -80,14 +81,15 @@ class FailingLoop(EventLoop):
 
 
 class Application:
-    """Sleeps, echoes, and sends large answers; tokens `known-USER/...` are of this user."""
+    """Sleeps, echoes, and sends large answers; tokens and sessions `known-USER/...` are of this user."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        if (token := environ.get("HTTP_X_AUTH_TOKEN", "")).startswith("known-"):
-            environ[KNOWN_AS](token.partition("/")[0])
+        token = sent_token(environ) or (sent_session(environ) or "").removeprefix(SIGNED_IN)
+        if token.startswith("known-"):
+            environ[KNOWN_AS](token.partition("/")[0], None)
         query = {name: values[0] for name, values in parse_qs(environ["QUERY_STRING"]).items()}
         self._note("begun", query)
         time.sleep(float(query.get("sleep", 0)))

@@ -37,8 +37,6 @@ Handler = Callable[..., Any]
 Target = dict[str, str]
 OWN_PATHS = "/ext/"
 """The start of the paths of our own routes, which have no microversions."""
-PAGES = "/ui"
-"""The start of the paths of pages, which have no microversions and no place in the OpenAPI document."""
 _CLUSTER = "cluster"
 _RULES: set[str] = set()
 

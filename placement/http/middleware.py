@@ -8,7 +8,7 @@ import re
 import threading
 import time
 import uuid
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import cache, partial
 from http import HTTPStatus
@@ -32,7 +32,8 @@ from placement.http.context import (
     in_log,
     watch_of,
 )
-from placement.http.gate import OWN_PATHS, PAGES
+from placement.http.credentials import PAGES
+from placement.http.gate import OWN_PATHS
 from placement.metrics.catalog import REQUEST_SECONDS, REQUESTS
 
 _STATUSES = frozenset(HTTPStatus)
@@ -295,12 +296,11 @@ def _log(environ: dict[str, Any], uri: str, status: str, headers: dict[str, str]
 
 
 KNOWN_AS = "placement.known_as"
-"""The place in the WSGI environment of a function that takes the user id of an authenticated request.
+"""The place in the WSGI environment of a function that takes user id and project id of a known caller.
 
 Only our own server sets it, which has counted the request already.
 """
 TOO_MANY = "Too many requests of this caller are being answered; nothing was done."
-_MOST_KNOWN = 10_000
 _LATER = {"Retry-After": "1"}
 
 
@@ -329,29 +329,6 @@ class Callers:
                 del self._in_work[caller]
 
 
-class KnownCredentials:
-    """A bounded map from accepted credentials, by SHA-256, to their user ids; the latest used stay."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users: OrderedDict[bytes, str] = OrderedDict()
-
-    def user_of(self, digest: bytes) -> str | None:
-        """Return the user id, None for credentials that were not accepted."""
-        with self._lock:
-            if digest in self._users:
-                self._users.move_to_end(digest)
-            return self._users.get(digest)
-
-    def note(self, digest: bytes, user_id: str) -> None:
-        """Remember that the credentials were accepted."""
-        with self._lock:
-            self._users[digest] = user_id
-            self._users.move_to_end(digest)
-            if len(self._users) > _MOST_KNOWN:
-                self._users.popitem(last=False)
-
-
 def bound(most: int) -> Callable[[], None]:
     """Return a function that counts a request for its user, and raises HttpError 429 beyond `most` at a time.
 
@@ -361,12 +338,13 @@ def bound(most: int) -> Callable[[], None]:
     callers = Callers(most)
 
     def enter() -> None:
-        user = g.placement.caller.user_id
+        caller = g.placement.caller
+        user = caller.user_id
         if user is None:
             return
         known_as = request.environ.get(KNOWN_AS)
         if known_as is not None:
-            known_as(user)
+            known_as(user, caller.project_id)
             return
         if not callers.enter(user):
             raise HttpError(429, TOO_MANY, headers=_LATER)

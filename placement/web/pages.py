@@ -17,7 +17,7 @@ from placement.engine.domain.errors import BadRequest, NotFound, PlacementError
 from placement.flavors.nova.flavor import FlavorRefused
 from placement.http import context, operations
 from placement.http.context import OPEN_PATHS, HttpError, Relayed, use_cases
-from placement.http.gate import PAGES
+from placement.http.credentials import PAGES
 from placement.http.middleware import below
 from placement.web import capacity as capacity
 from placement.web import changes as changes

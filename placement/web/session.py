@@ -25,7 +25,7 @@ from werkzeug.http import parse_cookie
 
 from placement.engine.domain.request_scope import Full, WaitingRoom
 from placement.http.context import HttpError, Misconfigured
-from placement.http.gate import PAGES
+from placement.http.credentials import PAGES
 
 COOKIE = "placement_session"
 KEY_FIELD = "form_key"

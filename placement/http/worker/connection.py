@@ -172,6 +172,8 @@ class Connection:
         wire.setblocking(False)
         self.wire = wire
         self.address = address
+        # What unknown callers count for.
+        self.client = str(address[0] if isinstance(address, tuple) else address)
         self.server_address = server_address
         self.limits = limits
         self.phase = Phase.IDLE

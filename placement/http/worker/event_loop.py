@@ -14,7 +14,8 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from placement.common.probes import METHODS, PATHS, Probe
-from placement.http.middleware import Callers, KnownCredentials
+from placement.http.credentials import KnownCredentials
+from placement.http.middleware import Callers
 from placement.http.worker import exchange as refusals
 from placement.http.worker.connection import Connection, Phase
 from placement.http.worker.exchange import Exchange, HttpRefusal, RequestRefused, State
