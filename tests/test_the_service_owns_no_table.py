@@ -14,7 +14,7 @@ from placement.storage import schema
 from placement.storage.database import Database
 from tests.client import Client
 from tests.conftest import application_at
-from tests.kubernetes import node_manifests, pod_manifest
+from tests.kubernetes import CLUSTER, cluster_of, pod_manifest
 from tests.server import database_url
 
 RIGHTS = Path(__file__).resolve().parents[1] / "etc" / "database-rights.sql"
@@ -45,11 +45,9 @@ def test_the_service_works_with_rights_on_data(urls: tuple[str, str]):
         api = Client(application.test_client())
         root = api.provider("root", VCPU=8)
         api.claim({root: {"VCPU": 1}})
-        assert api.put("/ext/v1/clusters/edge").status_code == 201
-        for manifest in node_manifests("n1"):
-            assert api.put("/ext/v1/clusters/edge/nodes/n1", manifest).status_code in (200, 201)
-        assert api.put("/ext/v1/clusters/edge/pods/default/web", pod_manifest()).status_code == 201
-        assert api.delete("/ext/v1/clusters/edge/pods/default/web").status_code == 204
+        cluster_of(api, "n1")
+        assert api.put(f"{CLUSTER}/pods/default/web", pod_manifest()).status_code == 201
+        assert api.delete(f"{CLUSTER}/pods/default/web").status_code == 204
         assert api.get("/ext/v1/audit").json["events"]
 
 

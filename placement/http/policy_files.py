@@ -167,7 +167,7 @@ def unknown_rules(enforcer: policy.Enforcer) -> Iterator[str]:
 
 
 def note(rules: PolicyRules, former: PolicyRules | None) -> None:
-    """Say in the log how many rules were read, as a warning with those that are no longer there."""
+    """Say in the log how many rules were read, as a warning with the names that are gone."""
     text = summary(rules)
     present = frozenset[str]().union(*rules.names.values())
     before = frozenset[str]().union(*(former.names.values() if former is not None else ()))

@@ -137,7 +137,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
             self.manage_workers()
 
     def wait_for_signals(self, timeout: float = 1.0) -> list[Any]:
-        """Return the signals that came: only those to stop, if there are any, and SIGHUP once.
+        """Return the signals that came, SIGHUP once; where one is to stop, no others.
 
         A reload takes seconds, and the last of several reads what all of them would.
         """

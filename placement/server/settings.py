@@ -249,7 +249,7 @@ def files_with_secrets(settings: cfg.ConfigOpts) -> Iterator[tuple[str, str]]:
 
 
 def _secrets_in(file: str) -> Iterator[tuple[str, str]]:
-    """Yield group and name of the options in a file whose values are secrets.
+    """Yield group and name of the options in a file that hold secrets.
 
     The URL of a database is a secret if there is a password in it.
     """

@@ -26,7 +26,7 @@ _table = tables.sessions
 
 
 class Sessions:
-    """The sessions of a database, by the cookie of each; those of a user are bounded, the latest stay.
+    """The sessions of a database, by the cookie of each; a user has a bounded number, and the latest stay.
 
     A session lasts for `seconds` at most.
     """
@@ -46,8 +46,8 @@ class Sessions:
             ended = sa.select(_table.c.digest).where(_table.c.expires_at <= now).limit(_REMOVED_AT_ONCE)
             latest = sa.select(_table.c.digest).where(_table.c.user_id == user_id)
             surplus = latest.order_by(_table.c.expires_at.desc(), _table.c.digest).offset(MOST_OF_A_USER - 1)
-            for those in (ended, surplus.limit(_REMOVED_AT_ONCE)):
-                digests = list(transaction.execute(those).scalars())
+            for query in (ended, surplus.limit(_REMOVED_AT_ONCE)):
+                digests = list(transaction.execute(query).scalars())
                 if digests:
                     transaction.execute(sa.delete(_table).where(_table.c.digest.in_(digests)))
             row = {

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from tests.faults.around_kubernetes import CLUSTER, TOKEN, Lab, lab
 from tests.faults.relay import relay_to
 from tests.patience import eventually
 from tests.probes import probed
-from tests.real_kubernetes import ControlPlane
+from tests.real_kubernetes import ControlPlane, Refused
 from tests.server import database_url, free_port
 from tests.synchronizing import ENVIRONMENT, Synchronizing
 

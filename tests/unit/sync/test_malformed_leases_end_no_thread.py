@@ -44,7 +44,7 @@ class OneLease:
     [
         *(
             {"spec": {**HELD, "leaseDurationSeconds": odd}}
-            for odd in ("fifteen", "15", [15], {}, 1.5, float("nan"))
+            for odd in ("fifteen", "15", [15], 1.5, float("nan"))
         ),
         {"spec": {**HELD, "holderIdentity": "", "leaseTransitions": "one"}},
         {"spec": None},
@@ -58,7 +58,7 @@ def test_it_is_noted_and_nothing_is_taken(lease: Any):
     leadership = Leadership(api_server, LeaseName("placement", "sync"), 15, journal)  # type: ignore[arg-type]
     leadership._look()
     assert not leadership.leads
-    assert len(journal.troubles) == 1 or lease in ({"spec": {**HELD, "leaseDurationSeconds": {}}},)
+    assert len(journal.troubles) == 1
     assert api_server.written == []
     api_server.lease = {"spec": {**HELD, "holderIdentity": "", "leaseDurationSeconds": 15}}
     leadership._look()
