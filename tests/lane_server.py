@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from urllib.parse import parse_qs
 
 from oslo_context.context import RequestContext, get_current
 
+from placement.http.credentials import SIGNED_IN, sent_session, sent_token
 from placement.http.middleware import KNOWN_AS
 from placement.http.worker import worker
 from placement.http.worker.connection import Connection
@@ -33,6 +35,7 @@ from tests.server import free_port
 
 _STARTS_WITHIN_SECONDS = 60
 LARGE = 64 * 2**20
+_LOG = "PLACEMENT_TEST_LOG"
 
 
 class TestServer(Server):
@@ -55,6 +58,7 @@ class TestServer(Server):
             raise ValueError("a mistake in the configuration")
         if (self._folder / "broken").exists():
             sys.exit("the configuration is broken")
+        (self._folder / f"loaded-{os.getpid()}").touch()
         time.sleep(float((self._folder / "delay").read_text()) if (self._folder / "delay").exists() else 0)
         return Application(self._folder)
 
@@ -80,14 +84,15 @@ class FailingLoop(EventLoop):
 
 
 class Application:
-    """Sleeps, echoes, and sends large answers; tokens `known-USER/...` are of this user."""
+    """Sleeps, echoes, and sends large answers; tokens and sessions `known-USER/...` are of this user."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        if (token := environ.get("HTTP_X_AUTH_TOKEN", "")).startswith("known-"):
-            environ[KNOWN_AS](token.partition("/")[0])
+        token = sent_token(environ) or (sent_session(environ) or "").removeprefix(SIGNED_IN)
+        if token.startswith("known-"):
+            environ[KNOWN_AS](token.partition("/")[0], None)
         query = {name: values[0] for name, values in parse_qs(environ["QUERY_STRING"]).items()}
         self._note("begun", query)
         time.sleep(float(query.get("sleep", 0)))
@@ -150,15 +155,17 @@ class Running:
 
 
 @contextmanager
-def running(*, workers: int = 1, port: int | None = None, **limits: float) -> Iterator[Running]:
-    """The server in a process of its own, ended after the block."""
+def running(
+    *, workers: int = 1, port: int | None = None, log: Path | None = None, **limits: float
+) -> Iterator[Running]:
+    """The server in a process of its own, ended after the block; `log`: a file for what it logs."""
     port = port or free_port()
     with tempfile.TemporaryDirectory(prefix="placement-lanes-") as folder:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.lane_server", str(port), str(workers), json.dumps(limits), folder],
             cwd=Path(__file__).resolve().parents[1],
             # SIGHUP tries out the service's configuration.
-            env={**os.environ, "OS_API__AUTH_STRATEGY": "noauth2"},
+            env={**os.environ, "OS_API__AUTH_STRATEGY": "noauth2", **({_LOG: str(log)} if log else {})},
         )
         server = Running(f"http://127.0.0.1:{port}", port, process, Path(folder))
         try:
@@ -184,5 +191,9 @@ def _await_greeting(server: Running) -> None:
 
 
 if __name__ == "__main__":
+    if _LOG in os.environ:
+        logging.basicConfig(
+            filename=os.environ[_LOG], level=logging.INFO, format="%(name)s %(message)s", force=True
+        )
     _port, _workers, _limits, _folder = sys.argv[1:]
     TestServer(int(_port), int(_workers), WorkerLimits(**json.loads(_limits)), Path(_folder)).run()

@@ -9,9 +9,7 @@ import io
 import logging
 import os
 import re
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +22,7 @@ from oslo_config import cfg
 from placement.common.secrets import is_open_to_others
 from placement.engine.domain.request_scope import Full, WaitingRoom
 from placement.http.context import Caller, HttpError, Misconfigured, Relayed
+from placement.http.credentials import SharedMemory, sent_token
 
 # Static bearer tokens and their owners. The file is YAML (so JSON will do) and maps each token to its owner.
 #
@@ -165,14 +164,7 @@ class Tokens:
 
     def __call__(self) -> Caller:
         """Return the caller of this request. Raises HttpError 401."""
-        token = request.headers.get("X-Auth-Token")
-        scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
-        if token is None and scheme.lower() == "basic":
-            # Callers that can set no header, such as kube-scheduler, have it in their URL: https://:TOKEN@host.
-            token = request.authorization.password if request.authorization is not None else None
-        elif token is None and scheme.lower() == "bearer":
-            token = credentials.strip()
-        caller = self.caller(token or "")
+        caller = self.caller(sent_token(request.environ) or "")
         if caller is None:
             raise HttpError(
                 401,
@@ -245,15 +237,22 @@ class Keystone:
         """Set up the middleware. Raises Misconfigured with what to install or to configure."""
         self._validate = _middleware(configuration)
         self._seconds = float(configuration[_GROUP].token_cache_time)
-        self._remembered: OrderedDict[bytes, tuple[float, Caller]] = OrderedDict()
-        self._turn = threading.Lock()
+        self._remembered: SharedMemory[tuple[float, Caller]] = SharedMemory(_MOST_REMEMBERED)
         self._room = WaitingRoom(_ASKING_AT_ONCE)
 
     def __call__(self) -> Caller:
         """Return the caller of this request.
 
-        Raises Relayed with what the middleware answers, HttpError 503 if too many wait, 401 without a user.
+        Raises Relayed with what the middleware answers, HttpError 503 if too many wait, 401 without a user,
+        403 for a token without any scope.
         """
+        caller = self._identified()
+        if not (caller.project_id or caller.domain_id or caller.system_scope):
+            # No role that it may have was given for anything.
+            raise HttpError(403, "This token has no scope: ask the identity service for one of a project.")
+        return caller
+
+    def _identified(self) -> Caller:
         # A key for the request's tokens that does not reveal them.
         tokens = (request.headers.get(name, "").encode() for name in (_KEYSTONE_TOKEN, _SERVICE_TOKEN))
         digest = b"".join(hashlib.sha256(token).digest() for token in tokens)
@@ -272,9 +271,8 @@ class Keystone:
     def _recall(self, key: bytes | None) -> Caller | None:
         if key is None:
             return None
-        with self._turn:
-            until, caller = self._remembered.get(key, (0.0, None))
-            return caller if time.monotonic() < until else None
+        until, caller = self._remembered.get(key) or (0.0, None)
+        return caller if time.monotonic() < until else None
 
     def _ask(self, key: bytes | None) -> Caller:
         environ = {**request.environ, "wsgi.input": io.BytesIO(), "CONTENT_LENGTH": "0"}
@@ -303,11 +301,7 @@ class Keystone:
             raise HttpError(401, "The request you have made requires authentication.")
         seconds = min(found[1], self._seconds)
         if key is not None and seconds > 0:
-            with self._turn:
-                self._remembered.pop(key, None)
-                self._remembered[key] = time.monotonic() + seconds, caller
-                while len(self._remembered) > _MOST_REMEMBERED:
-                    self._remembered.popitem(last=False)
+            self._remembered.keep(key, caller.user_id, (time.monotonic() + seconds, caller))
         return caller
 
 

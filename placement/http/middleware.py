@@ -8,7 +8,7 @@ import re
 import threading
 import time
 import uuid
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import cache, partial
 from http import HTTPStatus
@@ -32,7 +32,8 @@ from placement.http.context import (
     in_log,
     watch_of,
 )
-from placement.http.gate import OWN_PATHS, PAGES
+from placement.http.credentials import PAGES
+from placement.http.gate import OWN_PATHS
 from placement.metrics.catalog import REQUEST_SECONDS, REQUESTS
 
 _STATUSES = frozenset(HTTPStatus)
@@ -41,6 +42,8 @@ _FILES = f"{PAGES}/static/"
 # X-Requested-With of what pages.js asks for without a click.
 _BY_PAGE = "placement"
 REQUEST_ID = "x-openstack-request-id"
+# Characters of a query that are logged as they are.
+AS_SENT = "%/?&=:,!+"
 # The form of an id that a caller gives a request across services.
 _GLOBAL_ID = re.compile(r"req-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 LOG = logging.getLogger("placement.requests")
@@ -218,7 +221,7 @@ class RequestLog:
         # Quoted, so that a caller cannot write lines of its own into the log.
         path, query = environ.get("SCRIPT_NAME", "") + environ["PATH_INFO"], environ.get("QUERY_STRING", "")
         uri = quote(path, encoding="latin-1", errors="replace")
-        uri += f"?{quote(query, safe='%/?&=:,!+', encoding='latin-1')}" if query else ""
+        uri += f"?{quote(query, safe=AS_SENT, encoding='latin-1')}" if query else ""
         sent_id = environ.get("HTTP_X_OPENSTACK_REQUEST_ID", "")
         caller_id = sent_id if _GLOBAL_ID.fullmatch(sent_id) else None
         # Every log line carries it from here on; authentication adds the caller.
@@ -277,12 +280,18 @@ def _log(environ: dict[str, Any], uri: str, status: str, headers: dict[str, str]
     is_quiet = is_of_a_page and method in _READING and status < "400"
     level = logging.DEBUG if is_quiet else logging.INFO
     LOG.log(level, '%s "%s %s" %s', *asked.values(), rest, extra={"extra": {**asked, **shown}})
-    if method in _READING or at.reads:
-        return
+    if not (method in _READING or at.reads):
+        note_attempt(at.caller.user_id, at.caller.project_id, address, method, uri, status)
+
+
+def note_attempt(
+    user_id: str | None, project_id: str | None, address: str | None, method: str, uri: str, status: str | int
+) -> None:
+    """Log a request that tried to change something, and its answer; what is not known is `-`."""
     AUDIT.info(
         'user: %s project: %s address: %s "%s %s" status: %s',
-        in_log(at.caller.user_id) or "-",
-        in_log(at.caller.project_id) or "-",
+        in_log(user_id) or "-",
+        in_log(project_id) or "-",
         address or "-",
         method,
         uri,
@@ -297,12 +306,11 @@ def _log(environ: dict[str, Any], uri: str, status: str, headers: dict[str, str]
 
 
 KNOWN_AS = "placement.known_as"
-"""The place in the WSGI environment of a function that takes the user id of an authenticated request.
+"""The place in the WSGI environment of a function that takes user id and project id of a known caller.
 
 Only our own server sets it, which has counted the request already.
 """
 TOO_MANY = "Too many requests of this caller are being answered; nothing was done."
-_MOST_KNOWN = 10_000
 _LATER = {"Retry-After": "1"}
 
 
@@ -331,29 +339,6 @@ class Callers:
                 del self._in_work[caller]
 
 
-class KnownCredentials:
-    """A bounded map from accepted credentials, by SHA-256, to their user ids; the latest used stay."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users: OrderedDict[bytes, str] = OrderedDict()
-
-    def user_of(self, digest: bytes) -> str | None:
-        """Return the user id, None for credentials that were not accepted."""
-        with self._lock:
-            if digest in self._users:
-                self._users.move_to_end(digest)
-            return self._users.get(digest)
-
-    def note(self, digest: bytes, user_id: str) -> None:
-        """Remember that the credentials were accepted."""
-        with self._lock:
-            self._users[digest] = user_id
-            self._users.move_to_end(digest)
-            if len(self._users) > _MOST_KNOWN:
-                self._users.popitem(last=False)
-
-
 def bound(most: int) -> Callable[[], None]:
     """Return a function that counts a request for its user, and raises HttpError 429 beyond `most` at a time.
 
@@ -363,12 +348,13 @@ def bound(most: int) -> Callable[[], None]:
     callers = Callers(most)
 
     def enter() -> None:
-        user = g.placement.caller.user_id
+        caller = g.placement.caller
+        user = caller.user_id
         if user is None:
             return
         known_as = request.environ.get(KNOWN_AS)
         if known_as is not None:
-            known_as(user)
+            known_as(user, caller.project_id)
             return
         if not callers.enter(user):
             raise HttpError(429, TOO_MANY, headers=_LATER)

@@ -21,7 +21,8 @@ from placement.common import microversions
 from placement.common.microversions import HEADER, NEWEST, OLDEST, SERVICE, Feature, Microversion
 from placement.engine.domain.errors import BadRequest, NotFound
 from placement.http import context
-from placement.http.gate import OWN_PATHS, PAGES
+from placement.http.credentials import PAGES
+from placement.http.gate import OWN_PATHS
 from placement.http.operations import (
     JSON,
     ByMediaType,

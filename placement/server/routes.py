@@ -15,7 +15,8 @@ from placement.common.probes import METRICS
 from placement.engine.domain.errors import Unavailable
 from placement.http import context
 from placement.http.context import json_response
-from placement.http.gate import PAGES, route
+from placement.http.credentials import PAGES
+from placement.http.gate import route
 from placement.http.operations import EMPTY, Content, Operation, Parameter, describes, shows
 from placement.http.schemas import dump
 from placement.metrics.sharing import exposition

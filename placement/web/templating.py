@@ -25,7 +25,8 @@ from placement.engine.domain import request_scope
 from placement.engine.domain.errors import BadRequest, Forbidden
 from placement.http import context
 from placement.http.context import use_cases
-from placement.http.gate import PAGES, Handler, route
+from placement.http.credentials import PAGES
+from placement.http.gate import Handler, route
 from placement.web import session
 from placement.web.session import KEY_FIELD
 

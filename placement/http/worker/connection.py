@@ -10,13 +10,14 @@ import time
 from contextlib import suppress
 from enum import Enum, auto
 from typing import IO, Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from gunicorn.http import errors
 from gunicorn.http.message import Request
 from gunicorn.http.unreader import Unreader
 
 from placement.common.probes import PATHS
+from placement.http.middleware import AS_SENT
 from placement.http.worker import exchange
 from placement.http.worker.exchange import Exchange, HttpRefusal, RequestRefused
 from placement.http.worker.lanes import WorkerLimits
@@ -149,6 +150,9 @@ _END_OF_HEAD = b"\r\n\r\n"
 _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _RECEIVED_AT_ONCE = 64 * 1024
+# Of a request that is refused so much is logged.
+_SHOWN_BYTES = 2048
+_METHOD = re.compile(r"[A-Za-z]{1,20}")
 # The pages are below it; clients without a token may send their forms.
 _PAGES = "/ui/"
 # struct linger of socket.h: on, for no seconds.
@@ -174,12 +178,16 @@ class Connection:
         wire.setblocking(False)
         self.wire = wire
         self.address = address
+        # What unknown callers count for.
+        self.client = str(address[0] if isinstance(address, tuple) else address)
         self.server_address = server_address
         self.limits = limits
         self.phase = Phase.IDLE
         self.deadline = time.monotonic() + limits.head_seconds
         self.exchange: Exchange | None = None
         self.request: Request | None = None
+        # How the head of the present request begins, once all of it is there.
+        self._head_start = b""
         self.received: RequestBuffer | None = None
         self.ended = False
         # What the event loop waits for on the wire.
@@ -188,8 +196,6 @@ class Connection:
         self._buffer = bytearray()
         self._searched = 0
         self._number = 0
-        # The request line, once it is there.
-        self._line = b""
         # How many bytes of the body are missing, or its chunks.
         self._framing: int | Chunks = 0
         self._largest_body = limits.largest_body_bytes
@@ -199,11 +205,21 @@ class Connection:
         """Return how many bytes are kept for this connection."""
         return len(self._buffer) + (self.received.size if self.received is not None else 0)
 
+    def asked(self) -> tuple[str, str]:
+        """Return method and address of the present request for logs; `-` for what has not arrived."""
+        method, target = self._begun()
+        return method or "-", quote(target, safe=AS_SENT, encoding="latin-1") or "-"
+
     @property
     def path(self) -> str:
-        """Return the path of the latest request, empty as long as its line is not there."""
-        target = self._line.split(b" ")[1:2]
-        return unquote(target[0].partition(b"?")[0].decode("latin-1")) if target else ""
+        """Return the path of the present request, empty for what has not arrived."""
+        return unquote(self._begun()[1].partition("?")[0])
+
+    def _begun(self) -> tuple[str, str]:
+        """Return method and target as far as they have arrived, both empty without a method."""
+        start = self._head_start or bytes(self._buffer[:_SHOWN_BYTES])
+        words = start.partition(b"\r\n")[0].decode("latin-1").split(" ")
+        return (words[0], words[1]) if len(words) > 1 and _METHOD.fullmatch(words[0]) else ("", "")
 
     def receive(self) -> bool:
         """Take in what has arrived; False if nothing has. Raises OSError."""
@@ -231,7 +247,6 @@ class Connection:
         is_complete = end >= 0 or _BARE_LINE_FEED.search(self._buffer, self._searched) is not None
         size = end if end >= 0 else len(self._buffer)
         line = self._buffer.find(b"\r\n", 0, self.limits.largest_line_bytes + 2)
-        self._line = bytes(self._buffer[: max(line, 0)])
         if line < 0 and size > self.limits.largest_line_bytes:
             raise RequestRefused(exchange.LINE_TOO_LONG)
         if size > self.limits.largest_head_bytes:
@@ -241,6 +256,7 @@ class Connection:
             return
         head = bytes(self._buffer[: size + len(_END_OF_HEAD)])
         del self._buffer[: len(head)]
+        self._head_start = head[:_SHOWN_BYTES]
         self._number += 1
         self.received = RequestBuffer(head, self.limits.body_in_memory_bytes)
         try:
@@ -292,6 +308,7 @@ class Connection:
         self.phase = Phase.IDLE
         self.deadline = time.monotonic() + seconds
         self.exchange = self.request = self.received = None
+        self._head_start = b""
         self._searched = 0
 
     def drain(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import hashlib
 import json
 import logging
 import socket
@@ -18,18 +17,25 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from gunicorn.http import wsgi
+from gunicorn.http.message import Request
+from gunicorn.util import unquote_to_wsgi_str
 from oslo_context import context as log_context
 from oslo_context.context import RequestContext
 
 from placement.common.extender_protocol import failure, verb_at
 from placement.http import middleware
-from placement.http.middleware import ARRIVAL, KNOWN_AS, KnownCredentials, deadline_of
-from placement.http.worker.lanes import Lane, WorkerLimits
+from placement.http.context import in_log
+from placement.http.credentials import HEADERS, KnownCredentials, digest_of
+from placement.http.middleware import ARRIVAL, KNOWN_AS, deadline_of
+from placement.http.worker.lanes import Lane, WorkerLimits, changes_nothing
+from placement.metrics.catalog import REFUSED
 
 if TYPE_CHECKING:
     from placement.http.worker.connection import Connection
 
 LOG = logging.getLogger(__name__)
+# Operators know these lines by the name of the worker.
+_REFUSALS = logging.getLogger("placement.http.worker.worker")
 
 # Answers to requests that never reach the application: refusals in the shape of its errors, and probes.
 
@@ -154,8 +160,6 @@ class Outgoing:
 
 _MOST_BUFFERS = 64
 _TOGETHER_BYTES = 16 * 1024
-# The headers that identify callers: a token, else the headers of other clients and browsers.
-_TOKEN, _OTHER_CREDENTIALS = "X-AUTH-TOKEN", ("AUTHORIZATION", "COOKIE")
 
 WsgiApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -183,15 +187,14 @@ class Exchange:
         self.connection = connection
         self._request, self._received = connection.request, connection.received
         self.outgoing = Outgoing(connection.wire, connection.limits)
-        self._credentials = _credentials(self._request.headers)
+        self._credential = credential_of(self._request)
         self._known = known
-        user = known.user_of(self._credentials) if self._credentials is not None else None
-        peer = connection.address
-        address = str(peer[0] if isinstance(peer, tuple) else peer)
-        # Lanes let each token of a user have its turn; a caller without a known token has its address's turn.
-        self.caller: Hashable = address if user is None else self._credentials
-        # The number of requests is bounded by this; no user id is a tuple.
-        self.counts_for: Hashable = ("address", address) if user is None else user
+        caller = known.get(self._credential) if self._credential is not None else None
+        # The number of requests and of threads is bounded by this: by user, else by address. No user id is a
+        # tuple.
+        self.counts_for: Hashable = ("address", connection.client) if caller is None else caller.user_id
+        # Among the requests that count for one user each of its tokens has its turn.
+        self.turn: Hashable = None if caller is None else self._credential
         self.is_counted = False
         self._arrival = time.monotonic()
         # Once it has begun there is none.
@@ -269,12 +272,13 @@ class Exchange:
         self._answer = self._application(environ, self._response.start_response)
         self._pieces = iter(self._answer)
 
-    def _known_as(self, user_id: str) -> None:
-        if self._credentials is not None:
-            self._known.note(self._credentials, user_id)
+    def _known_as(self, user_id: str, project_id: str | None) -> None:
+        if self._credential is not None:
+            self._known.note(self._credential, user_id, project_id)
 
     def _refuse(self, refusal: HttpRefusal) -> None:
         """Answer with the refusal instead of asking the application; the connection is closed then."""
+        note_refusal(self.connection, self._known, refusal)
         self._pieces, self._produced, self.keep_alive = iter(()), True, False
         self.outgoing.sendall(written(refusal, self.connection.path))
 
@@ -308,8 +312,32 @@ def _set_log_context(wanted: RequestContext | None) -> None:
         vars(log_context._request_store).pop("context", None)
 
 
-def _credentials(headers: Iterable[tuple[str, str]]) -> bytes | None:
-    """Return the SHA-256 of what identifies the caller, None if the request has nothing of that kind."""
-    found = [value for name, value in headers if name == _TOKEN]
-    found = found or [value for name, value in headers if name in _OTHER_CREDENTIALS]
-    return hashlib.sha256("\n".join(found).encode("latin-1", "replace")).digest() if found else None
+def note_refusal(connection: Connection, known: KnownCredentials, refusal: HttpRefusal) -> None:
+    """Log and count a refused request, and what it tried to change; its user if the credential is known."""
+    method, uri = connection.asked()
+    credential = credential_of(connection.request) if connection.request is not None else None
+    caller = known.get(credential) if credential is not None else None
+    user_id, project_id = caller or (None, None)
+    _REFUSALS.info(
+        'refused a request of %s: %d %s "%s %s" user: %s',
+        connection.address,
+        refusal.status,
+        refusal.message,
+        method,
+        uri,
+        in_log(user_id) or "-",
+    )
+    REFUSED.labels(refusal.status).inc()
+    if not changes_nothing(method, uri.partition("?")[0]):
+        middleware.note_attempt(user_id, project_id, connection.client, method, uri, refusal.status)
+
+
+def credential_of(request: Request) -> bytes | None:
+    """Return the SHA-256 of the credential of a request, None without one."""
+    environ: dict[str, str] = {"PATH_INFO": unquote_to_wsgi_str(request.path)}
+    for name, value in request.headers:
+        key = HEADERS.get(name)
+        if key is not None:
+            # As gunicorn hands repeated headers to the application.
+            environ[key] = f"{environ[key]},{value}" if key in environ else value
+    return digest_of(environ)

@@ -67,7 +67,7 @@ class WorkerLimits:
     write_threads: int = 8
     # More than may wait for changes (audit.routes), also of one caller, so that others are refused at once.
     event_threads: int = 12
-    # Anyone may sign in, so a slow identity service costs no other lane a thread. It needs no database.
+    # Anyone may sign in, so a slow identity service costs no other lane a thread.
     sign_in_threads: int = 4
     most_waiting: int = 512
 
@@ -77,14 +77,15 @@ class WorkerLimits:
 
         Requests that follow changes look at the database one after another, so they hold one together.
         """
-        threads = self.read_threads + self.write_threads + self.status_threads
+        threads = self.read_threads + self.write_threads + self.status_threads + self.sign_in_threads
         return threads + _OF_FOLLOWED_CHANGES + _BESIDE_REQUESTS
 
 
 class Lane:
     """A group of threads and the exchanges that wait for them; callers take turns.
 
-    One caller never gets the last quarter of the threads, which others find free.
+    A caller is a user, whatever tokens it has, or an address of callers that are not known. One caller never
+    gets the last quarter of the threads, which others find free. Inside its share its tokens take turns.
     """
 
     def __init__(self, name: str, threads: int, most_waiting: int) -> None:
@@ -93,7 +94,8 @@ class Lane:
         self._share = max(1, threads - max(1, threads // 4))
         self._most_waiting = most_waiting
         self._changed = threading.Condition()
-        self._waiting: OrderedDict[Hashable, deque[Exchange]] = OrderedDict()
+        # By caller and token; the one whose turn is next comes first.
+        self._waiting: OrderedDict[Hashable, OrderedDict[Hashable, deque[Exchange]]] = OrderedDict()
         self._count = 0
         self._running: Counter[Hashable] = Counter()
         self._idle = self._started = 0
@@ -108,7 +110,7 @@ class Lane:
         with self._changed:
             if self._count >= self._most_waiting and not again:
                 return False
-            jobs = self._waiting.setdefault(job.caller, deque())
+            jobs = self._waiting.setdefault(job.counts_for, OrderedDict()).setdefault(job.turn, deque())
             if again:
                 jobs.appendleft(job)
             else:
@@ -132,9 +134,10 @@ class Lane:
     def overdue(self, now: float) -> list[Exchange]:
         """Remove and return the jobs that waited past their deadline."""
         with self._changed:
-            found = [job for jobs in self._waiting.values() for job in jobs if job.deadline <= now]
+            turns = [jobs for turns in self._waiting.values() for jobs in turns.values()]
+            found = [job for jobs in turns for job in jobs if job.deadline <= now]
             for job in found:
-                self._waiting[job.caller].remove(job)
+                self._waiting[job.counts_for][job.turn].remove(job)
                 self._count -= 1
         return found
 
@@ -153,22 +156,27 @@ class Lane:
                 job.run()
             finally:
                 with self._changed:
-                    self._running[job.caller] -= 1
-                    if not self._running[job.caller]:
-                        del self._running[job.caller]
+                    self._running[job.counts_for] -= 1
+                    if not self._running[job.counts_for]:
+                        del self._running[job.counts_for]
                 # A thread that waits keeps no request.
                 del job
 
     def _next(self) -> Exchange | None:
         """Remove and return a job of the next caller that may have one more thread; None if there is none."""
-        for caller, jobs in list(self._waiting.items()):
-            if not jobs:
-                del self._waiting[caller]
-            elif self._running[caller] < self._share:
+        for caller, turns in list(self._waiting.items()):
+            if self._running[caller] >= self._share:
+                continue
+            for turn, jobs in list(turns.items()):
+                if not jobs:
+                    del turns[turn]
+                    continue
                 self._waiting.move_to_end(caller)
+                turns.move_to_end(turn)
                 self._count -= 1
                 self._running[caller] += 1
                 return jobs.popleft()
+            del self._waiting[caller]
         return None
 
 
@@ -183,6 +191,11 @@ _READING_POSTS = re.compile(
     r"|flavors/[^/]+|capacity|allocation_candidates|plans)"
     r"|/ui/(why|room|moves)$"
 )
+
+
+def changes_nothing(method: str, path: str) -> bool:
+    """Return whether a request cannot change anything; the path is without its query."""
+    return method in _READING_METHODS or (method == "POST" and bool(_READING_POSTS.search(path)))
 
 
 class Lanes:
@@ -205,7 +218,7 @@ class Lanes:
             return self.status
         if reading and path.endswith(_EVENTS_PATH):
             return self.events
-        if reading or (method == "POST" and _READING_POSTS.search(path)):
+        if changes_nothing(method, path):
             return self.reads
         if method == "POST" and path.endswith(_SIGN_IN_PATH):
             return self.sign_ins
