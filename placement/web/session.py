@@ -21,11 +21,15 @@ from contextlib import suppress
 from typing import Any
 
 from flask import Response, current_app, g, request
+from keystoneauth1 import exceptions
+from keystoneauth1.identity import v3
+from keystoneauth1.session import Session
 from werkzeug.http import parse_cookie
 
 from placement.engine.domain.request_scope import Full, WaitingRoom
 from placement.http.context import HttpError, Misconfigured
 from placement.http.gate import PAGES
+from placement.http.keystone import ANSWER_SECONDS, GROUP
 
 COOKIE = "placement_session"
 KEY_FIELD = "form_key"
@@ -129,8 +133,6 @@ def keep_cookie(response: Response) -> Response:
 # A token of Keystone for a user's password.
 
 
-_GROUP = "keystone_authtoken"
-_ANSWER_SECONDS = 5
 _DOMAIN = "Default"
 # Fewer than a lane has threads for signing in: threads not held by a slow Keystone refuse others at once.
 _ASKING_AT_ONCE = 2
@@ -202,14 +204,10 @@ def token_for(
     Keystone is at `www_authenticate_uri`, else at `auth_url`. Raises PasswordRefused, HttpError 503 if it
     does not answer, Misconfigured.
     """
-    from keystoneauth1 import exceptions
-    from keystoneauth1.identity import v3
-    from keystoneauth1.session import Session
-
-    options = configuration[_GROUP]
+    options = configuration[GROUP]
     found = options.www_authenticate_uri or getattr(options, "auth_url", None)
     if not found:
-        raise Misconfigured(f"[{_GROUP}] www_authenticate_uri is not set.")
+        raise Misconfigured(f"[{GROUP}] www_authenticate_uri is not set.")
     plugin = v3.Password(
         auth_url=str(found).rstrip("/").removesuffix("/v3") + "/v3",
         username=user,
@@ -219,7 +217,7 @@ def token_for(
         project_domain_name=(project_domain or _DOMAIN) if project else None,
     )
     verify = False if options.insecure else options.cafile or True
-    session = Session(verify=verify, timeout=_ANSWER_SECONDS)
+    session = Session(verify=verify, timeout=ANSWER_SECONDS)
     try:
         token = plugin.get_access(session).auth_token
     except exceptions.Unauthorized:
