@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SLOW   := --durations=15
 
 .DEFAULT_GOAL := help
-.PHONY: help run test announced check faults fuzz lint types rooms kubernetes house bench bench-full soak screenshots wheel image docs constraints sbom clean
+.PHONY: help run test announced check faults fuzz installs lint types rooms kubernetes house bench bench-full soak screenshots wheel image docs constraints sbom clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -80,6 +80,9 @@ kubernetes: ## Fill build/kubernetes with the programs of a real Kubernetes for 
 
 fuzz: $(VENV)/.test ## Try every operation of /openapi.json with many requests (takes long; EXAMPLES=20 for less)
 	$(BIN)/python -m tests.fuzzing $(EXAMPLES)
+
+installs: $(VENV)/.test ## Try the wheel with each extra alone in clean environments, from the package index
+	$(BIN)/python -m tests.installations
 
 house: $(VENV)/.test ## Print figures of the whole: size, modules that a request crosses
 	$(BIN)/python -m tests.house

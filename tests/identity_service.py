@@ -21,6 +21,7 @@ from oslo_config import cfg
 GROUP = "keystone_authtoken"
 _DOMAIN = {"id": "default", "name": "Default"}
 _SERVICE_TOKEN = "the-service-itself"
+_REGION = "RegionOne"
 
 
 def project_token(*roles: str, project: str = "platform", user: str = "somebody") -> dict[str, Any]:
@@ -59,6 +60,10 @@ class IdentityService:
         """The subject tokens that somebody wanted validated, in order."""
         self.signed_in: list[str] = []
         """The users whose passwords were sent, in order, right or wrong."""
+        self.own_password = "password-of-the-service"
+        self.services: dict[str, str] = {}
+        """The addresses of further services of the catalog, by type."""
+        self.catalog_is_empty = False
         self._answers = threading.Event()
         self._answers.set()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -102,7 +107,7 @@ class IdentityService:
             "auth_url": self.url,
             "auth_type": "password",
             "username": "placement",
-            "password": "password-of-the-service",
+            "password": self.own_password,
             "project_name": "service",
             "user_domain_name": "Default",
             "project_domain_name": "Default",
@@ -131,12 +136,11 @@ class IdentityService:
     def body(self, owner: dict[str, Any]) -> dict[str, Any]:
         """A token body that expires in an hour, with this service in its catalog."""
         now = datetime.datetime.now(datetime.UTC)
-        interfaces = ("public", "internal", "admin")
-        endpoints = [
-            {"id": name, "interface": name, "region": "one", "region_id": "one", "url": self.url}
-            for name in interfaces
+        services = {} if self.catalog_is_empty else {"identity": self.url, **self.services}
+        catalog = [
+            {"id": kind, "type": kind, "name": kind, "endpoints": _endpoints(url)}
+            for kind, url in services.items()
         ]
-        catalog = [{"id": "identity", "type": "identity", "name": "keystone", "endpoints": endpoints}]
         return {
             "token": {
                 "methods": ["password"],
@@ -147,6 +151,13 @@ class IdentityService:
                 **owner,
             }
         }
+
+
+def _endpoints(url: str) -> list[dict[str, str]]:
+    return [
+        {"id": name, "interface": name, "region": _REGION, "region_id": _REGION, "url": url}
+        for name in ("public", "internal", "admin")
+    ]
 
 
 def _time(moment: datetime.datetime) -> str:
@@ -171,6 +182,8 @@ def _handler(service: IdentityService) -> type[BaseHTTPRequestHandler]:
             user = asked["identity"]["password"]["user"]
             project = asked.get("scope", {}).get("project", {}).get("name")
             if user["name"] == "placement":
+                if user["password"] != service.own_password:
+                    return self._send(401, {"error": {"code": 401, "message": "no", "title": "Unauthorized"}})
                 itself = project_token("service", project="service", user="placement")
                 return self._send(201, service.body(itself), ("X-Subject-Token", _SERVICE_TOKEN))
             service.signing_in(user["name"])

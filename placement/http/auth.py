@@ -9,6 +9,7 @@ import io
 import logging
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -17,12 +18,15 @@ from typing import Any, NamedTuple
 
 import yaml
 from flask import Response, request
+from keystoneauth1.exceptions import ClientException
 from oslo_config import cfg
 
 from placement.common.secrets import is_open_to_others
 from placement.engine.domain.request_scope import Full, WaitingRoom
 from placement.http.context import Caller, HttpError, Misconfigured, Relayed
 from placement.http.credentials import SharedMemory, sent_token
+from placement.http.keystone import GROUP, NotSignedIn, TokenMiddleware
+from placement.metrics.catalog import IDENTITY
 
 # Static bearer tokens and their owners. The file is YAML (so JSON will do) and maps each token to its owner.
 #
@@ -218,10 +222,9 @@ def _roles(text: str) -> frozenset[str]:
 
 
 LOG = logging.getLogger(__name__)
-_GROUP = "keystone_authtoken"
-_ANSWER_SECONDS = 5
-_RETRIES = 1
 _ASKING_AT_ONCE = 4
+# Each failed request would have a line, and all say the same.
+_WARN_AGAIN_SECONDS = 30.0
 _LATER = {"Retry-After": "1"}
 _UNREACHABLE = "The identity service cannot be asked."
 _MOST_REMEMBERED = 10_000
@@ -235,8 +238,9 @@ class Keystone:
 
     def __init__(self, configuration: cfg.ConfigOpts) -> None:
         """Set up the middleware. Raises Misconfigured with what to install or to configure."""
-        self._validate = _middleware(configuration)
-        self._seconds = float(configuration[_GROUP].token_cache_time)
+        self.middleware = TokenMiddleware(_note, configuration)
+        self._seconds = float(configuration[GROUP].token_cache_time)
+        self._warned_at = -_WARN_AGAIN_SECONDS
         self._remembered: SharedMemory[tuple[float, Caller]] = SharedMemory(_MOST_REMEMBERED)
         self._room = WaitingRoom(_ASKING_AT_ONCE)
 
@@ -265,6 +269,7 @@ class Keystone:
                 # Another thread may have validated this very token while this one waited.
                 return self._recall(key) or self._ask(key)
         except Full:
+            IDENTITY.labels("busy").inc()
             message = "Too many requests wait for the identity service to validate their tokens."
             raise HttpError(503, message, headers=_LATER) from None
 
@@ -284,18 +289,20 @@ class Keystone:
             answered[:] = status, headers
 
         try:
-            body = b"".join(self._validate(environ, start))
-        except _failures() as error:
+            body = b"".join(self.middleware(environ, start))
+        except ClientException as error:
             # The middleware answers 503 itself, unless its own login fails.
-            LOG.warning("the identity service cannot be asked: %s", error)
-            raise HttpError(503, _UNREACHABLE, headers=_LATER) from None
+            raise self._unreachable(str(error)) from None
         found = environ.get(_FOUND)
         if found is None:
             status, headers = answered
             if status.startswith("503"):
                 # The middleware's own page is HTML, whatever the caller accepts.
-                raise HttpError(503, _UNREACHABLE, headers=_LATER)
+                raise self._unreachable("the line of keystonemiddleware before this one has the reason")
+            if key is not None:
+                IDENTITY.labels("refused").inc()
             raise Relayed(Response(body, status, headers))
+        IDENTITY.labels("valid").inc()
         caller: Caller = found[0]
         if not caller.user_id:
             raise HttpError(401, "The request you have made requires authentication.")
@@ -304,46 +311,33 @@ class Keystone:
             self._remembered.keep(key, caller.user_id, (time.monotonic() + seconds, caller))
         return caller
 
+    def sign_in_beside(self) -> None:
+        """Sign in from a thread of its own, so that an Identity that is away is known before any request.
 
-def _failures() -> type[Exception]:
-    from keystoneauth1.exceptions import ClientException
+        The process starts and is ready either way: it answers callers that it knows, and probes.
+        """
 
-    failures: type[Exception] = ClientException
-    return failures
+        def sign_in() -> None:
+            try:
+                self.middleware.sign_in()
+            except NotSignedIn as error:
+                self._unreachable(str(error))
 
+        threading.Thread(target=sign_in, name="identity", daemon=True).start()
 
-def _middleware(configuration: cfg.ConfigOpts) -> Callable[..., Iterable[bytes]]:
-    """Return the middleware. Raises Misconfigured if it is not installed or cannot be used."""
-    try:
-        from keystonemiddleware.auth_token import AuthProtocol
-        from keystonemiddleware.opts import list_auth_token_opts
-    except ImportError:
-        raise Misconfigured(
-            "auth_strategy keystone needs keystonemiddleware: install this package with its extra "
-            "`keystone`, or choose another [api] auth_strategy."
-        ) from None
-    try:
-        for group, options in list_auth_token_opts():
-            configuration.register_opts(options, group=group)
-        # Without these the middleware would wait for an answer forever.
-        configuration.set_default("http_connect_timeout", _ANSWER_SECONDS, group=_GROUP)
-        configuration.set_default("http_request_max_retries", _RETRIES, group=_GROUP)
-        settings: dict[str, Any] = {"oslo_config_config": configuration}
-        if not configuration[_GROUP].memcached_servers:
-            # A cache of its own would only prolong the time for which we remember callers.
-            settings["token_cache_time"] = "-1"
-        guarded: Callable[..., Iterable[bytes]] = AuthProtocol(_note, settings)
-        is_complete = configuration[_GROUP].auth_type or configuration[_GROUP].auth_section
-    except (_failures(), cfg.Error, ValueError, OSError) as error:
-        # Only the plugin knows its options; it reports missing ones when it is created.
-        reason = " ".join(str(error).split())
-        raise Misconfigured(f"[{_GROUP}] cannot be used: {reason}") from None
-    if not is_complete:
-        raise Misconfigured(
-            "auth_strategy keystone needs [keystone_authtoken] auth_type, and what goes with it, to ask "
-            "Keystone about tokens; or choose another [api] auth_strategy."
-        )
-    return guarded
+    def _unreachable(self, reason: str) -> HttpError:
+        """Count that Identity could not be asked, warn of it, and return the answer to the caller."""
+        IDENTITY.labels("unreachable").inc()
+        now = time.monotonic()
+        if now - self._warned_at >= _WARN_AGAIN_SECONDS:
+            self._warned_at = now
+            LOG.warning(
+                "identity unreachable: OpenStack Identity at %s cannot be asked, so callers whose tokens "
+                "this process does not remember get 503: %s",
+                self.middleware.address,
+                reason,
+            )
+        return HttpError(503, _UNREACHABLE, headers=_LATER)
 
 
 def _note(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

@@ -68,6 +68,12 @@ EXTENDER_CALLS = Counter(
     ["call", "outcome"],
 )
 
+IDENTITY = Counter(
+    "placement_identity_checks",
+    "Tokens that OpenStack Identity was to validate, by how that ended: valid, refused, unreachable, busy",
+    ["outcome"],
+)
+
 # -- following the database ---------------------------------------------------------------------------
 
 LOOK_SECONDS = Histogram(

@@ -143,7 +143,7 @@ class Serve(ActionCommand):
         url = settings.connection_of(loaded)
         tls = settings.tls_of(loaded)
         workers = parsed_args.workers or default_workers()
-        settings.warn_of_open_secrets(loaded)
+        settings.warn(loaded)
         listener = listening(host, port)
         version = settings.make_ready(loaded)
         os.environ[settings.MADE_READY_VARIABLE] = "1"

@@ -15,6 +15,8 @@ from oslo_config import cfg
 from placement.common.secrets import is_open_to_others
 from placement.engine.domain.errors import PlacementError
 from placement.http import policy_files
+from placement.http.auth import Keystone, TokenEntry
+from placement.http.keystone import ANSWER_SECONDS, NotSignedIn, TokenMiddleware
 from placement.http.policy_files import PolicyRules
 from placement.http.worker.tls import TlsFiles
 from placement.server import schema, settings
@@ -23,6 +25,7 @@ from placement.storage import schema as versions
 from placement.storage.database import Database
 
 OK, WARNING, ERROR = "ok", "warning", "error"
+IDENTITY, MEMCACHED = "identity", "memcached"
 _EXPIRES_SOON_DAYS = 30
 # Records of changes carry the time of the database, ends of sessions and reservations the one of the service.
 _CLOCKS_DIFFER_SECONDS = 2.0
@@ -44,10 +47,13 @@ def findings() -> Iterator[Finding]:
     if OPTIONS not in dict(problems):
         files = ", ".join(settings.configuration_files()) or "no file; the environment and defaults"
         yield Finding(OK, OPTIONS, files)
+    yield from (Finding(WARNING, OPTIONS, sentence) for sentence in settings.ignored_options())
     for subject, describe in _DESCRIPTIONS.items():
         if subject in results:
             yield from (Finding(each, subject, text) for each, text in describe(loaded, results[subject]))
     yield from _open_secrets(loaded)
+    if isinstance(results.get(CALLERS), Keystone):
+        yield from _of_identity(results[CALLERS].middleware)
     if DATABASE in results:
         yield from _of_database(results[DATABASE])
 
@@ -55,12 +61,11 @@ def findings() -> Iterator[Finding]:
 _Described = Iterator[tuple[str, str]]
 
 
-def _of_callers(loaded: cfg.ConfigOpts, tokens: Sequence[object]) -> _Described:
-    strategy = loaded.api.auth_strategy
-    if strategy == "token":
-        yield OK, f"{len(tokens)} tokens in {loaded.api.tokens_file}"
-    elif strategy == "keystone":
+def _of_callers(loaded: cfg.ConfigOpts, found: Sequence[TokenEntry] | Keystone) -> _Described:
+    if isinstance(found, Keystone):
         yield OK, "tokens of OpenStack Identity, as [keystone_authtoken] says"
+    elif loaded.api.auth_strategy == "token":
+        yield OK, f"{len(found)} tokens in {loaded.api.tokens_file}"
     else:
         yield WARNING, "[api] auth_strategy noauth2 believes every caller; it is for development only"
 
@@ -122,6 +127,21 @@ def _open_secrets(loaded: cfg.ConfigOpts) -> Iterator[Finding]:
         if Path(file).is_file() and is_open_to_others(Path(file).stat()):
             sentence = f"{file}: others than its owner may use {what} in it; run `chmod 600` on it"
             yield Finding(WARNING, "secrets", sentence)
+
+
+def _of_identity(middleware: TokenMiddleware) -> Iterator[Finding]:
+    """Yield whether Identity lets the service sign in, and each memcached of its tokens that is silent."""
+    try:
+        middleware.sign_in(ANSWER_SECONDS)
+        yield Finding(OK, IDENTITY, f"signed in at {middleware.address}")
+    except NotSignedIn as error:
+        yield Finding(ERROR, IDENTITY, str(error))
+    silent = list(middleware.silent_caches())
+    for server in silent:
+        sentence = f"{server} does not answer; Identity is then asked about each token that is not remembered"
+        yield Finding(WARNING, MEMCACHED, sentence)
+    if middleware.caches and not silent:
+        yield Finding(OK, MEMCACHED, f"{', '.join(middleware.caches)} answers")
 
 
 def _of_database(connection: str) -> Iterator[Finding]:

@@ -125,6 +125,9 @@ DATABASE = [
     ),
 ]
 PLACEMENT = [
+    cfg.StrOpt(
+        "policy_file", help="Former name of [oslo_policy] policy_file, which counts where both are set."
+    ),
     cfg.BoolOpt(
         "randomize_allocation_candidates",
         default=False,

@@ -21,11 +21,11 @@ OPTIONS = "options"
 CALLERS, RULES, DATABASE, TLS = "callers", "rules", "database", "TLS"
 
 
-def _callers(loaded: cfg.ConfigOpts) -> Sequence[TokenEntry]:
-    """Return the tokens; none with another strategy, which is tried."""
+def _callers(loaded: cfg.ConfigOpts) -> Sequence[TokenEntry] | Keystone:
+    """Return the tokens, or the strategy that asks Keystone; no tokens where every caller is believed."""
     settings.require_strategy(loaded)
     if loaded.api.auth_strategy == "keystone":
-        Keystone(loaded)
+        return Keystone(loaded)
     if loaded.api.auth_strategy != "token":
         return ()
     if not loaded.api.tokens_file:
@@ -82,7 +82,7 @@ def prepare() -> cfg.ConfigOpts:
     loaded, results, problems = examine()
     if problems:
         raise ConfigurationErrors([sentence for _, sentence in problems])
-    if results[CALLERS]:
+    if loaded.api.auth_strategy == "token":
         auth.prepared[Path(loaded.api.tokens_file)] = results[CALLERS]
     policy_files.prepared[:] = [results[RULES]]
     return loaded

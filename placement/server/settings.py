@@ -7,10 +7,13 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
+from keystoneauth1 import exceptions, loading
 from oslo_config import cfg
 from oslo_log import log
 from oslo_policy import opts
@@ -41,17 +44,23 @@ _LISTED_BY = {
 _FORMER = {"oslo_policy": [cfg.BoolOpt("enforce_scope")]}
 
 
-def options_of(group: str) -> Sequence[cfg.Opt] | None:
-    """Return the options that libraries read in the group; None if that is not known."""
+def options_of(group: str, plugins: Iterable[str] = ()) -> Sequence[cfg.Opt] | None:
+    """Return the options that libraries read in the group; None if that is not known.
+
+    `plugins` are the ways to sign in at Identity, beside passwords, with options in that group.
+    """
     if group == _KEYSTONE:
-        # Of the middleware and of passwords; the extra `keystone` may be missing.
+        # The extra `keystone` may be missing.
         try:
-            from keystoneauth1 import loading
             from keystonemiddleware.opts import list_auth_token_opts
         except ImportError:
             return None
         options = [option for _, listed in list_auth_token_opts() for option in listed]
-        return [*options, *loading.get_auth_plugin_conf_options(loading.get_plugin_loader("password"))]
+        for plugin in ("password", *plugins):
+            # One that there is not is named when the middleware is built.
+            with suppress(exceptions.NoMatchingPlugin):
+                options += loading.get_auth_plugin_conf_options(loading.get_plugin_loader(plugin))
+        return options
     module = _LISTED_BY.get(group)
     if module is None:
         return None
@@ -68,8 +77,24 @@ FILE_VARIABLE = "OS_PLACEMENT_CONFIG_FILE"
 _DEFAULT_DIRECTORY = "/etc/placement"
 _FILE = "placement.conf"
 _SHARED = "DEFAULT"
-# They may hold what other programs and ways to sign in read; only what is nearly a known option is refused.
-_OPEN = (_SHARED, "keystone_authtoken")
+# It may hold what other programs read; only what is nearly a known option is refused.
+_OPEN = (_SHARED,)
+# OpenStack Placement ignores what it does not know in these, so files of deployments carry leftovers, as the
+# `auth_uri` that openstack-helm writes. They are warned of. What is nearly one of these options is refused:
+# they decide about access, and a slip would leave it wider than was meant.
+_LENIENT: Mapping[str, Collection[str]] = {
+    _KEYSTONE: (
+        "delay_auth_decision",
+        "enforce_token_bind",
+        "insecure",
+        "service_token_roles",
+        "service_token_roles_required",
+        "token_cache_time",
+    ),
+    "placement": ("policy_file",),
+}
+# Former options, and the ones that have their meaning now.
+_RENAMED = {"auth_uri": "www_authenticate_uri", "identity_uri": "auth_url"}
 # As near as a slip of the fingers.
 _NEAR = 0.75
 # Secrets of plugins with options that are not known here, such as application_credential_secret.
@@ -94,33 +119,54 @@ def configuration_files() -> list[str]:
     return [str(standard)] if standard.is_file() else []
 
 
-def unknown_options(files: Sequence[str], directories: Sequence[str]) -> Iterator[str]:
-    """Yield a sentence for each option, in a file or the environment, that is never read.
+class UnknownOption(NamedTuple):
+    """An option that is never read: a sentence about it, and whether the start is refused for it."""
+
+    sentence: str
+    is_refused: bool
+
+
+def unknown_options(files: Sequence[str], directories: Sequence[str]) -> Iterator[UnknownOption]:
+    """Yield each option, in a file or the environment, that is never read.
 
     Raises PlacementError naming a file that is no configuration.
     """
     inside = [str(path) for directory in directories for path in sorted(Path(directory).glob("*.conf"))]
     for file in [*files, *inside]:
-        for group, names in _sections(file).items():
-            theirs = options_of(group)
-            if group not in GROUPS and theirs is None:
-                near = difflib.get_close_matches(group, GROUPS, n=1, cutoff=_NEAR)
-                if near and names:
-                    yield f"{file}: there is no group [{group}]; did you mean [{near[0]}]?"
-                continue
-            known = _names([*GROUPS.get(group, ()), *(theirs or ())])
-            for name in names:
-                near_text = _near(name, group, known)
-                is_known = name.replace("-", "_") in known
-                if not is_known and (group not in _OPEN or near_text):
-                    yield f"{file}: there is no option {name} in [{group}]{near_text}"
+        for section, given in _sections(file).items():
+            for found in _unknown_in(section, given):
+                yield found._replace(sentence=f"{file}: {found.sentence}")
     for variable in sorted(os.environ):
         for group, options in GROUPS.items():
             start = f"OS_{group.upper()}__"
             name = variable.removeprefix(start).lower()
             known = _names(options)
             if group != _SHARED and variable.startswith(start) and name not in known:
-                yield f"{variable}: there is no option {name} in [{group}]{_near(name, group, known)}"
+                hint = _hint(name, group, known)
+                yield UnknownOption(f"{variable}: there is no option {name} in [{group}]{hint}", True)
+
+
+def _unknown_in(group: str, options: Mapping[str, Sequence[str]]) -> Iterator[UnknownOption]:
+    """Yield the options of a group in a file that are never read, or the group itself."""
+    theirs = options_of(group, (*options.get("auth_type", ()), *options.get("auth_plugin", ())))
+    if group not in GROUPS and theirs is None:
+        near = difflib.get_close_matches(group, GROUPS, n=1, cutoff=_NEAR)
+        if near and options:
+            yield UnknownOption(f"there is no group [{group}]; did you mean [{near[0]}]?", True)
+        return
+    known = _names([*GROUPS.get(group, ()), *(theirs or ())])
+    for name in options:
+        if name.replace("-", "_") in known:
+            continue
+        sentence, hint = f"there is no option {name} in [{group}]", _hint(name, group, known)
+        if group not in _LENIENT:
+            if group not in _OPEN or hint:
+                yield UnknownOption(f"{sentence}{hint}", True)
+        elif _near(name, known) in _LENIENT[group]:
+            yield UnknownOption(f"{sentence}{hint}", True)
+        else:
+            now = f"; its name is {_RENAMED[name]} now" if name in _RENAMED else hint
+            yield UnknownOption(f"{sentence}, so it has no effect{now}", False)
 
 
 def connection_in(file: str) -> str:
@@ -146,10 +192,15 @@ def _names(options: Iterable[cfg.Opt]) -> set[str]:
     return {option.dest for option in options} | {name.replace("-", "_") for name in former}
 
 
-def _near(name: str, group: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=_NEAR)
+def _near(name: str, known: Iterable[str]) -> str | None:
+    """Return the known option that the name is most like, None if it is like none."""
+    return next(iter(difflib.get_close_matches(name, sorted(known), n=1, cutoff=_NEAR)), None)
+
+
+def _hint(name: str, group: str, known: Iterable[str]) -> str:
+    near = _near(name, known)
     if near:
-        return f"; did you mean {near[0]}?"
+        return f"; did you mean {near}?"
     elsewhere = [each for each, options in GROUPS.items() if each != group and name in _names(options)]
     return f"; did you mean the one in [{elsewhere[0]}]?" if elsewhere else ""
 
@@ -161,6 +212,7 @@ STRATEGY_VARIABLE = "OS_API__AUTH_STRATEGY"
 REMOTE_VARIABLE = "OS_API__ALLOW_REMOTE_NOAUTH"
 TLS_VARIABLES = ("OS_SSL__CERT_FILE", "OS_SSL__KEY_FILE", "OS_SSL__CA_FILE")
 NEW_DEFAULTS_VARIABLE = "OS_OSLO_POLICY__ENFORCE_NEW_DEFAULTS"
+_POLICY_FILE = ("oslo_policy", "policy_file")
 # Set in the environment of worker processes: their database has been made ready.
 MADE_READY_VARIABLE = "PLACEMENT_DATABASE_MADE_READY"
 LOG = logging.getLogger(__name__)
@@ -187,7 +239,7 @@ def read(files: Sequence[str] = (), directories: Sequence[str] = ()) -> tuple[cf
     for group, options in GROUPS.items():
         settings.register_opts(options, group=None if group == _SHARED else group)
     given = list(files) or configuration_files()
-    problems = list(unknown_options(given, directories))
+    problems = [each.sentence for each in unknown_options(given, directories) if each.is_refused]
     try:
         settings(
             args=[], project="placement", default_config_files=given, default_config_dirs=list(directories)
@@ -205,6 +257,9 @@ def read(files: Sequence[str] = (), directories: Sequence[str] = ()) -> tuple[cf
                 source = _SOURCE.search(where)
                 start = f"{source[1]}: " if source else ""
                 problems.append(f"{start}[{group}] {option.dest}: {reason or where}")
+    former = settings.placement.policy_file
+    if former and not is_set(settings, *_POLICY_FILE):
+        settings.set_override(_POLICY_FILE[1], former, group=_POLICY_FILE[0])
     return settings, problems
 
 
@@ -266,8 +321,15 @@ def _secrets_in(file: str) -> Iterator[tuple[str, str]]:
                 yield group, name
 
 
-def warn_of_open_secrets(settings: cfg.ConfigOpts) -> None:
-    """Say in the log which of the configured files with secrets others may read."""
+def ignored_options() -> list[str]:
+    """Return a sentence for each option of the files that has no effect, and is no reason not to start."""
+    return [each.sentence for each in unknown_options(configuration_files(), ()) if not each.is_refused]
+
+
+def warn(settings: cfg.ConfigOpts) -> None:
+    """Log which options have no effect, and which of the configured files with secrets others may read."""
+    for sentence in ignored_options():
+        LOG.warning("%s", sentence)
     for file, what in files_with_secrets(settings):
         warn_if_readable(file, what)
 

@@ -19,6 +19,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from flask import Response, current_app, g, request
+from keystoneauth1 import exceptions
+from keystoneauth1.identity import v3
+from keystoneauth1.session import Session
 
 from placement.engine.domain.request_scope import Full, WaitingRoom
 from placement.http.auth import Strategy
@@ -31,6 +34,7 @@ from placement.http.credentials import (
     sent_session,
     session_cookie,
 )
+from placement.http.keystone import ANSWER_SECONDS, GROUP
 
 if TYPE_CHECKING:
     from placement.storage.sessions import Sessions
@@ -167,8 +171,6 @@ def keep_cookie(response: Response) -> Response:
 # A token of Keystone for a user's password.
 
 
-_GROUP = "keystone_authtoken"
-_ANSWER_SECONDS = 5
 _DOMAIN = "Default"
 # Fewer than a lane has threads for signing in: threads not held by a slow Keystone refuse others at once.
 _ASKING_AT_ONCE = 2
@@ -240,14 +242,10 @@ def token_for(
     Keystone is at `www_authenticate_uri`, else at `auth_url`. Raises PasswordRefused, HttpError 503 if it
     does not answer, Misconfigured.
     """
-    from keystoneauth1 import exceptions
-    from keystoneauth1.identity import v3
-    from keystoneauth1.session import Session
-
-    options = configuration[_GROUP]
+    options = configuration[GROUP]
     found = options.www_authenticate_uri or getattr(options, "auth_url", None)
     if not found:
-        raise Misconfigured(f"[{_GROUP}] www_authenticate_uri is not set.")
+        raise Misconfigured(f"[{GROUP}] www_authenticate_uri is not set.")
     plugin = v3.Password(
         auth_url=str(found).rstrip("/").removesuffix("/v3") + "/v3",
         username=user,
@@ -257,7 +255,7 @@ def token_for(
         project_domain_name=(project_domain or _DOMAIN) if project else None,
     )
     verify = False if options.insecure else options.cafile or True
-    session = Session(verify=verify, timeout=_ANSWER_SECONDS)
+    session = Session(verify=verify, timeout=ANSWER_SECONDS)
     try:
         token = plugin.get_access(session).auth_token
     except exceptions.Unauthorized:

@@ -9,6 +9,7 @@ from flask import Flask
 
 from placement import app
 from placement.engine.domain.errors import PlacementError
+from placement.http.auth import Keystone
 from placement.http.context import Misconfigured
 from placement.server import settings
 
@@ -19,11 +20,14 @@ def _application() -> Flask:
     settings.start_logging(loaded)
     # The command does this once for all of its workers.
     if settings.MADE_READY_VARIABLE not in os.environ:
-        settings.warn_of_open_secrets(loaded)
+        settings.warn(loaded)
         settings.make_ready(loaded)
     flask = app.configured(loaded)
     # It loads the forest, too: the first search should not pay for that, nor other requests wait for it.
     flask.extensions["placement_use_cases"].health.watch()
+    strategy = flask.extensions["placement_authentication"]
+    if isinstance(strategy, Keystone):
+        strategy.sign_in_beside()
     return flask
 
 
