@@ -128,11 +128,16 @@ def test_records_of_a_clock_that_was_behind_stay(database: Database, days: list[
     write(database, [utcnow()])
     assert all_removed(retention) == [0]
     assert len(kept(database)) == before + 4
+    # Nor do records of a clock that was ahead keep the others, or stay any longer.
+    write(database, [utcnow() + 400 * DAY])
+    write(database, [utcnow()])
+    assert all_removed(retention) == [0]
     # They go with the records beside them.
     monthly = Retention(database, datetime.timedelta(seconds=0))
     write(database, [utcnow()])
     all_removed(monthly)
     assert datetime.datetime(1970, 1, 1, 0, 5) not in kept(database)
+    assert max(kept(database)) <= utcnow()
 
 
 @pytest.mark.parametrize("apart", [-61.0, 61.0])

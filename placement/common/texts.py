@@ -15,7 +15,9 @@ _DISTURBING = frozenset(
 """Line and paragraph separators, and the characters that change the direction of text (UAX #9)."""
 
 # What spreadsheets take for formulas begins with these, also in full width. Source: OWASP, "CSV Injection".
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+# Blanks in front are dropped by some.
+_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+_BLANKS = ("\t", "\r", "\n")
 
 
 def printable(text: str) -> str:
@@ -39,7 +41,8 @@ def spreadsheet_cell(value: Any) -> Any:
         return ""
     if not isinstance(value, str):
         return value
-    return f"'{printable(value)}" if value.startswith(_FORMULA) else printable(value)
+    is_formula = value.startswith(_BLANKS) or value.lstrip().startswith(_FORMULA)
+    return f"'{printable(value)}" if is_formula else printable(value)
 
 
 def disturbing(text: str) -> str | None:

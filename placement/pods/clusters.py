@@ -202,7 +202,7 @@ class NodeImports:
                 withdraw(transaction, self._writer, state, f"Node {node_name}")
                 host = {"resource_provider": state.root_uuid}
                 transaction.record(Action.DELETE, TargetKind.NODE, f"{name}/{node_name}", before=host)
-                catalog.remove_unused_classes(transaction)
+                catalog.remove_unused(transaction)
 
         retry_until_deadline(once)
 

@@ -92,8 +92,8 @@ class Retention:
     1. the clocks of process and database agree;
     2. another record proves the time: it is at least a day old, and younger than what goes. A machine that
        boots 400 days ahead finds none, and has a day to be set right;
-    3. it was written before the first record that stays. A record of a machine that was behind stays so for
-       as long as the ones beside it.
+    3. it was written before the first record that stays. Records of a machine that was behind or ahead stay
+       so for as long as the ones beside them.
     """
 
     def __init__(self, database: Database, keep: datetime.timedelta) -> None:
@@ -133,8 +133,11 @@ class Retention:
                     sa.select(_table.c.id).where(_times >= before).order_by(_times, _table.c.id).limit(1)
                 )
                 written_before = _table.c.id < first_kept.scalar_subquery()
-                statement = transaction.removal(_times, before, AT_ONCE, written_before)
-                removed = len(transaction.execute(statement.returning(_table.c.id)).all())
+                removed = 0
+                # Records of a clock that was ahead go with the ones beside them, too.
+                for due in (_times < before, _times > transaction.now + _DAY):
+                    some = transaction.removal(_times, AT_ONCE - removed, due, written_before)
+                    removed += len(transaction.execute(some.returning(_table.c.id)).all())
         except DoubtedClock as doubt:
             self._doubts.note(doubt)
             return 0

@@ -105,14 +105,14 @@ class Transaction:
         self.records.append(AuditRecord(action, kind, target, before, after, consumer))
 
     def removal(
-        self, times: sa.Column[datetime.datetime], before: datetime.datetime, most: int, *conditions: Any
+        self, times: sa.Column[datetime.datetime], most: int, *conditions: sa.ColumnElement[bool]
     ) -> sa.Delete:
-        """Return the removal of at most `most` rows, the oldest first, with times before that.
+        """Return the removal of at most `most` rows that meet the conditions, the oldest first.
 
-        Rows that an up-to-date reader may miss are left, and those that miss one of the `conditions`.
+        Rows that an up-to-date reader may miss are left.
         """
         table: Any = times.table
-        oldest = sa.select(table.c.id).where(times < before, *conditions).order_by(times).limit(most)
+        oldest = sa.select(table.c.id).where(*conditions).order_by(times).limit(most)
         ids = self.backend.removable(oldest, table.c.revision).cte("oldest")
         return sa.delete(table).where(table.c.id.in_(sa.select(ids.c.id)))
 

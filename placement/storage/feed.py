@@ -55,7 +55,9 @@ def remove_old(transaction: Transaction) -> None:
     So such a reader never meets a mark.
     """
     stamp = sa.cast(sa.cast(_table.c.revision, sa.Text), sa.BigInteger)
-    statement = transaction.removal(_table.c.created_at, transaction.now - KEPT, AT_ONCE)
+    statement = transaction.removal(
+        _table.c.created_at, AT_ONCE, _table.c.created_at < transaction.now - KEPT
+    )
     stamps = list(transaction.execute(statement.returning(stamp)).scalars())
     if stamps:
         newest = sa.cast(str(max(stamps)), _table.c.revision.type)

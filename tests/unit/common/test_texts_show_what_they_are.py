@@ -43,9 +43,10 @@ def test_no_control_mark_of_direction_or_character_without_width_is_printed():
     assert {unicodedata.category(each) for each in left}.isdisjoint({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
-@pytest.mark.parametrize(
-    "sign", ["=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20"]
-)
+SIGNS = [*"=+-@\t\r\n\uff1d\uff0b\uff0d\uff20", " =", "\u00a0@"]
+
+
+@pytest.mark.parametrize("sign", SIGNS)
 def test_no_text_is_a_formula(sign: str):
     cell = spreadsheet_cell(f'{sign}HYPERLINK("http://evil")\x1b[2J')
     assert cell.startswith("'")
