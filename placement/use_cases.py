@@ -127,8 +127,11 @@ class Health:
             pages = int(_MEMORY.read_text().split()[1])
             catalog.RESIDENT_BYTES.set(pages * os.sysconf("SC_PAGE_SIZE"))
 
-    def checks(self) -> list[Check]:
-        """Return what was found last, without a query and without waiting."""
+    def checks(self, *, counted: bool = True) -> list[Check]:
+        """Return what was found last, without a query and without waiting.
+
+        With `counted` it says how many providers all clusters have.
+        """
         silent = time.monotonic() - self._told_at
         found = self._database_checks
         if not found or silent > _STALE_SECONDS:
@@ -146,7 +149,8 @@ class Health:
             forest = Check(FOREST, False, self._forest_problem or "it is being loaded again")
         else:
             is_late = state.behind_seconds > _STALE_SECONDS
-            read = f"{state.providers} providers, read {state.behind_seconds:.1f} s ago"
+            count = f"{state.providers} providers, " if counted else ""
+            read = f"{count}read {state.behind_seconds:.1f} s ago"
             why = f": {self._forest_problem or 'the database is slow'}" if is_late else ""
             forest = Check(FOREST, not is_late, f"{read}{why}")
         return [*found, forest]

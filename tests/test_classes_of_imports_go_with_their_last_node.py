@@ -178,7 +178,7 @@ def beside_a_removal(database: Database, call: Any) -> Any:
     answers: list[Any] = []
     thread = threading.Thread(target=lambda: answers.append(call()))
     with database.write() as transaction:
-        catalog.remove_unused_classes(transaction)
+        catalog.remove_unused(transaction)
         thread.start()
         await_waiting(database)
     thread.join(PATIENCE_SECONDS)

@@ -168,7 +168,7 @@ def test_no_name_commands_the_terminal(placement, examples_url):
     made = Service(examples_url).must("POST", "/resource_providers", {"name": name})
     for command in ("host list --wide", f"tree {made['uuid']}"):
         shown = placement(*command.split()).stdout
-        assert "]0;title\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}[2Jhost" in shown
+        assert r"\x1b]0;title\x07\x1b[2Jhost\x9b2J" in shown
         assert not set(shown) & set("\033\007\u009b")
     Service(examples_url).must("DELETE", f"/resource_providers/{made['uuid']}")
 

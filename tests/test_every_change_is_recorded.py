@@ -12,7 +12,6 @@ import sqlalchemy as sa
 
 from placement.app import build
 from placement.storage import tables
-from placement.storage.audit import AT_ONCE, Retention
 from placement.storage.database import Database
 from tests.client import Client
 from tests.conftest import compatible
@@ -249,22 +248,6 @@ def test_where_it_is_switched_off_nothing_is_kept(silent: Client):
     assert silent.put(f"{CLUSTER}/pods/default/web", pod_manifest()).status_code == 201
     assert audited(silent) == []
     assert silent.get("/ext/v1/events").status_code == 404
-
-
-def test_old_records_go_and_new_ones_stay(api: Client, database: Database):
-    for number in range(3):
-        api.put(f"/traits/CUSTOM_{number}")
-    table = tables.audit_records
-    long_ago = datetime.datetime(2020, 1, 1)
-    with database.write() as transaction:
-        old = sa.insert(table).values(
-            recorded_at=long_ago, action="create", kind="trait", target="OLD", revision=transaction.stamp
-        )
-        for _ in range(AT_ONCE + 1):
-            transaction.execute(old)
-    retention = Retention(database, datetime.timedelta(days=2))
-    assert [retention.remove_some() for _ in range(3)] == [AT_ONCE, 1, 0]
-    assert len(audited(api)) == 3
 
 
 def test_records_that_cannot_be_written_undo_what_they_tell_of(api: Client, database: Database):

@@ -88,6 +88,21 @@ def test_a_process_that_is_not_well_leaves_it_to_others(application: Flask, data
     assert [row.block for row in rows(database)] == [-1]
 
 
+@pytest.mark.parametrize("apart", [-61.0, 61.0])
+def test_nothing_is_sampled_or_removed_while_the_database_has_another_clock(
+    application: Flask, database: Database, hosts: list[str], monkeypatch: pytest.MonkeyPatch, apart: float
+):
+    history = history_of(application)
+    history.sample(NOON)
+    taken = rows(database)
+    with monkeypatch.context() as patch:
+        patch.setattr(Database, "seconds_apart", lambda _: apart)
+        history.sample(NOON + 400 * 86_400)
+    assert rows(database) == taken
+    history.sample(NOON + SLOT_SECONDS)
+    assert {row.taken_at for row in rows(database)} == {NOON, NOON + SLOT_SECONDS}
+
+
 def test_a_day_is_kept_and_no_more(application: Flask, database: Database, hosts: list[str]):
     for slot in range(60):
         history_of(application).sample(NOON + slot * SLOT_SECONDS + 7)

@@ -25,8 +25,8 @@ from tests.conftest import compatible
 from tests.reservations import reservation
 from tests.server import database_url
 
-OPERATOR, SERVICE, ADMIN, READER, BATCH = (
-    f"{name}-{'t' * 40}" for name in ("operator", "service", "admin", "reader", "batch")
+OPERATOR, SERVICE, ADMIN, READER, BATCH, NOWHERE = (
+    f"{name}-{'t' * 40}" for name in ("operator", "service", "admin", "reader", "batch", "nowhere")
 )
 BOUND = SERVICE, ADMIN, READER
 TOKENS = {
@@ -34,6 +34,7 @@ TOKENS = {
     SERVICE: {"user": "edge", "project": "p", "roles": ["service"], "clusters": ["edge"]},
     ADMIN: {"user": "edge-admin", "project": "p", "roles": ["admin"], "clusters": ["edge"]},
     READER: {"user": "edge-reader", "project": "p", "roles": ["reader"], "clusters": ["edge"]},
+    NOWHERE: {"user": "nowhere", "project": "p", "roles": ["service"], "clusters": []},
     BATCH: {"user": "batch", "project": "p", "roles": ["service"], "clusters": ["batch"]},
 }
 _EXAMPLES = demonstration.examples()

@@ -104,8 +104,8 @@ class ClaimantSchema(VersionedSchema):
     """A consumer that claims; the rest of a claim for a flavor is a request for the flavor's candidates."""
 
     consumer_uuid = Uuid(required=True)
-    project_id = String(1, 255, required=True)
-    user_id = String(1, 255, required=True)
+    project_id = fields.Name(required=True)
+    user_id = fields.Name(required=True)
     consumer_type = String(1, 255, fields.NAME, required=True)
 
 
@@ -130,10 +130,10 @@ class MemberSchema(VersionedSchema):
     consumer_uuids = Sequence(Uuid(), least=1, most=MOST_MEMBERS, unique=True)
     count = Integer(1, MOST_MEMBERS)
     # The name in rules.
-    name = String(1, 255)
-    group = String(1, 255)
-    project_id = String(1, 255)
-    user_id = String(1, 255)
+    name = fields.Name()
+    group = fields.Name()
+    project_id = fields.Name()
+    user_id = fields.Name()
     consumer_type = String(1, 255, fields.NAME)
     # A query string, or a query in JSON.
     query = Anything()
@@ -171,11 +171,11 @@ class ClaimForManySchema(VersionedSchema):
     atomic = Boolean()
     minimum = Integer(1, MOST_MEMBERS)
     rules = Sequence(Object(RuleBodySchema), least=1, most=MOST_RULES)
-    group = String(1, 255)
+    group = fields.Name()
     dry_run = Boolean()
     world = Object(WorldBodySchema)
-    project_id = String(1, 255)
-    user_id = String(1, 255)
+    project_id = fields.Name()
+    user_id = fields.Name()
     consumer_type = String(1, 255, fields.NAME)
     query = Anything()
     flavor = Anything()

@@ -88,7 +88,8 @@ def not_imagined(ended: SearchEnded) -> Unavailable:
 
 def most_imagined(forest: Forest) -> int:
     """Return how many providers at most are imagined beside the providers of a forest."""
-    return min(_MOST_ROWS, max(_LEAST_ROWS, _MOST_TIMES * forest.count))
+    # Its rows would be those of all clusters, also where the caller sees only some.
+    return min(_MOST_ROWS, max(_LEAST_ROWS, _MOST_TIMES * len(forest)))
 
 
 def imagined(

@@ -20,7 +20,7 @@ from placement import DISTRIBUTION
 from placement.client.catalog import COMMANDS
 from placement.client.completion import parsers
 from placement.client.display import USAGE_EXIT
-from placement.client.formats import RED, painted
+from placement.client.formats import RED, harmless, painted
 from placement.engine.domain.identifiers import near
 
 _OF_KUBECTL = {"cordon", "drain", "label", "taint", "uncordon"}
@@ -59,6 +59,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE_EXIT
     return exit_code
+
+
+class _Lines(logging.Formatter):
+    """A format of errors, which may quote what strangers wrote: lines of theirs do not begin as ours do."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the text with its further lines indented."""
+        first, *more = super().format(record).split("\n")
+        return "\n".join([harmless(first), *(f"  {harmless(line.removeprefix('  '))}" for line in more)])
 
 
 class Placement(App):
@@ -102,7 +111,7 @@ class Placement(App):
         """Write errors to standard error, a line each."""
         handler = logging.StreamHandler(self.stderr)
         begin = painted(f"{self.NAME}:", RED, self.stderr)
-        handler.setFormatter(logging.Formatter(f"{begin} %(message)s"))
+        handler.setFormatter(_Lines(f"{begin} %(message)s"))
         self.LOG.addHandler(handler)
         # The logging of the service, once it is set up, would repeat each line.
         self.LOG.propagate = False

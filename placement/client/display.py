@@ -22,14 +22,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from cliff.command import Command
 from cliff.formatters.json_format import JSONFormatter
-from cliff.formatters.shell import ShellFormatter
-from cliff.formatters.value import ValueFormatter
 from cliff.lister import Lister
 from cliff.show import ShowOne
 from stevedore.extension import Extension, ExtensionManager
 
 from placement.client.catalog import COMMANDS, PREFIX
-from placement.client.formats import Csv, Text, TextCell, WrappedTable, Yaml, heading
+from placement.client.formats import Csv, Shell, Text, TextCell, Value, WrappedTable, Yaml, harmless, heading
 from placement.client.suggestions import improved
 from placement.engine.domain.errors import PlacementError
 from placement.engine.domain.identifiers import normalize_uuid
@@ -202,7 +200,7 @@ _CLEAR = "\033[H\033[J"
 # Positional arguments and options come first; the other groups are of formats.
 _GROUPS_OF_COMMANDS = 2
 _FOLDED = "is_folded"
-_LIST = {"json": JSONFormatter, _TABLE: WrappedTable, "value": ValueFormatter, "yaml": Yaml, "csv": Csv}
+_LIST = {"json": JSONFormatter, _TABLE: WrappedTable, "value": Value, "yaml": Yaml, "csv": Csv}
 DRAWING = "tree"
 PROSE = "text"
 ENOUGH = 1000
@@ -321,7 +319,7 @@ class ActionCommand(Command):
 
     def note(self, text: str) -> None:
         """Print a note to the person at the terminal, where no program reads it."""
-        print(text, file=self.app.stderr)
+        print(harmless(text), file=self.app.stderr)
 
 
 class _Output(ActionCommand):
@@ -358,7 +356,7 @@ class _Output(ActionCommand):
 class Details(_Output, ShowOne):
     """A command that prints the fields of one thing."""
 
-    _formatters: ClassVar[Mapping[str, Any]] = {**_LIST, "shell": ShellFormatter}
+    _formatters: ClassVar[Mapping[str, Any]] = {**_LIST, "shell": Shell}
 
     def filled(self, parsed_args: Namespace, fields: Mapping[str, object]) -> tuple[Any, Any]:
         """Return names and values; for people without the empty ones, unless columns are asked for."""

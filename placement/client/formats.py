@@ -15,16 +15,20 @@ from typing import Any, TextIO
 
 from cliff.columns import FormattableColumn
 from cliff.formatters.commaseparated import CSVLister
+from cliff.formatters.shell import ShellFormatter
 from cliff.formatters.table import TableFormatter
 from cliff.formatters.value import ValueFormatter
 from cliff.formatters.yaml_format import YAMLFormatter
 from prettytable import PrettyTable
 
+from placement.common.texts import printable, spreadsheet_cell
+
 Rows = Iterable[Sequence[Any]]
 
 _ESCAPE = "\033"
-# All but the line end, the tab, and the beginning of our colours.
-_CONTROL = re.compile(r"\033(?!\[(?:0|3[1-3])m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
+# What `painted` returned lately; a name that has the same characters shows what we show ourselves.
+_COLOURED = re.compile("(\033\\[3[1-3]m[^\033]*\033\\[0m)")
+_painted: set[str] = set()
 _NUMBER = re.compile(r"(-?\d+(\.\d+)?(%| GiB| GB|/\d+)?)?")
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 _BETWEEN = 3
@@ -32,11 +36,11 @@ _BETWEEN = 3
 
 
 class Csv(CSVLister):
-    """A CSV format with cells of plain text: a spreadsheet has no use for Python's idea of a list."""
+    """A CSV format with cells of plain text: no list as Python writes it, and nothing that is calculated."""
 
     def emit_list(self, column_names: Sequence[str], data: Rows, stdout: TextIO, parsed_args: Any) -> None:
         """Write a header and the rows, one at a time: a list may be long."""
-        rows = ([_in_one_line(cell) for cell in row] for row in data)
+        rows = ([spreadsheet_cell(_in_one_line(cell)) for cell in row] for row in data)
         super().emit_list(column_names, rows, stdout, parsed_args)
 
     def emit_one(
@@ -51,6 +55,37 @@ def _in_one_line(cell: Any) -> Any:
         return cell
     value = cell.machine_readable()
     return "; ".join(str(cell).splitlines()) if isinstance(value, Mapping | list | tuple) else value
+
+
+class Value(ValueFormatter):
+    """A format of bare values, a line for each row; what is not printable is written out."""
+
+    def emit_list(self, column_names: Sequence[str], data: Rows, stdout: TextIO, parsed_args: Any) -> None:
+        super().emit_list(column_names, ([_bare(cell) for cell in row] for row in data), stdout, parsed_args)
+
+    def emit_one(
+        self, column_names: Sequence[str], data: Sequence[Any], stdout: TextIO, parsed_args: Any
+    ) -> None:
+        super().emit_one(column_names, [_bare(cell) for cell in data], stdout, parsed_args)
+
+
+def _bare(cell: Any) -> str:
+    return printable(str(cell.machine_readable() if isinstance(cell, FormattableColumn) else cell))
+
+
+# What a POSIX shell takes for itself between double quotes.
+_OF_SHELLS = re.compile(r"([\\$`])")
+
+
+class Shell(ShellFormatter):
+    """A format of variables that a shell may evaluate: a value `$(reboot)` stays a text."""
+
+    def emit_one(
+        self, column_names: Sequence[str], data: Sequence[Any], stdout: TextIO, parsed_args: Any
+    ) -> None:
+        # The base quotes double quotes.
+        quoted = [_OF_SHELLS.sub(r"\\\1", _bare(value)) for value in data]
+        super().emit_one(column_names, quoted, stdout, parsed_args)
 
 
 class Yaml(YAMLFormatter):
@@ -109,7 +144,9 @@ class WrappedTable(TableFormatter):
     def emit_one(
         self, column_names: Sequence[str], data: Sequence[Any], stdout: TextIO, parsed_args: Any
     ) -> None:
-        rows = [[[heading(name)], _lines(value)] for name, value in zip(column_names, data, strict=True)]
+        rows = [
+            [[harmless(heading(name))], _lines(value)] for name, value in zip(column_names, data, strict=True)
+        ]
         _write(["Field", "Value"], rows, [False, False], _room(parsed_args, stdout), stdout)
 
 
@@ -172,13 +209,16 @@ def _longest_word(names: Sequence[str], cells: Sequence[Sequence[list[str]]], at
 
 def _lines(cell: Any) -> list[str]:
     """Return the lines of a cell as people read it; a missing value is an empty line."""
-    text = cell.human_readable() if isinstance(cell, FormattableColumn) else cell
-    return [""] if text is None else _harmless(str(text)).splitlines() or [""]
+    if isinstance(cell, FormattableColumn):
+        return [harmless(line) for line in cell.human_readable().split("\n")]
+    return [""] if cell is None else [harmless(str(cell))]
 
 
-def _harmless(text: str) -> str:
-    """Return a text that only colours a terminal; names of providers may have any character."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+def harmless(line: str) -> str:
+    """Return a line as a terminal shows it, with the colours of `painted` and no others."""
+    if line.isprintable():
+        return line
+    return "".join(part if part in _painted else printable(part) for part in _COLOURED.split(line))
 
 
 class Text(ValueFormatter):
@@ -186,7 +226,7 @@ class Text(ValueFormatter):
 
     def emit_list(self, column_names: Sequence[str], data: Rows, stdout: TextIO, parsed_args: Any) -> None:
         room = _room(parsed_args, stdout)
-        for line in (_harmless(line) for (line,) in data):
+        for line in (harmless(line) for (line,) in data):
             written = [line]
             # Coloured lines are drawings, which cannot be read in pieces.
             if room is not None and len(line) > room and _ESCAPE not in line:
@@ -209,7 +249,7 @@ class TextCell(FormattableColumn[Any]):
 
     def __init__(self, value: object, lines: Iterable[str]) -> None:
         super().__init__(value)
-        self._text = "\n".join(lines)
+        self._text = "\n".join(map(harmless, lines))
 
     def human_readable(self) -> str:
         return self._text
@@ -245,7 +285,8 @@ def documents(texts: Mapping[str, str]) -> TextCell:
     shown = []
     for name, text in texts.items():
         is_json = text.startswith(("{", "["))
-        shown.append(f"{name}={json.dumps(json.loads(text), indent=2) if is_json else text}")
+        whole = json.dumps(json.loads(text), indent=2).split("\n") if is_json else [text]
+        shown += [f"{name}={whole[0]}", *whole[1:]]
     return TextCell(texts, shown)
 
 
@@ -275,4 +316,8 @@ _NO_COLOUR = "NO_COLOR"
 def painted(text: str, colour: str, stream: TextIO) -> str:
     """Return the text in this colour where a terminal shows it, unless NO_COLOR is set (no-color.org)."""
     plain = os.environ.get(_NO_COLOUR) or os.environ.get("TERM") == "dumb" or not stream.isatty()
-    return text if plain or not text else f"\033[{colour}m{text}\033[0m"
+    if plain or not text:
+        return text
+    found = f"\033[{colour}m{printable(text)}\033[0m"
+    _painted.add(found)
+    return found

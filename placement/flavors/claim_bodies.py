@@ -21,6 +21,7 @@ from placement.allocations.candidate_schemas import (
     NewJsonClaimSchema,
 )
 from placement.allocations.world import WorldRequest
+from placement.common.texts import disturbing
 from placement.engine.domain.errors import BadRequest, BadValues
 from placement.engine.domain.groups import MemberRule, Per, RuleKind
 from placement.engine.domain.identifiers import normalize_uuid
@@ -270,6 +271,8 @@ def server_group(document: object) -> MemberRule:
     group = document.get("id")
     if group is not None and (not isinstance(group, str) or not 0 < len(group) <= 255):
         raise BadRequest("server_group.id: must be a text of 1 to 255 characters")
+    if found := disturbing(group or ""):
+        raise BadRequest(f"server_group.id: has {found}, which no name may have")
     most = _most_per_host(document.get("rules"), policy)
     members = document.get("members", [])
     if not isinstance(members, list):

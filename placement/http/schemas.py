@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, NoReturn, Self
 from marshmallow import RAISE, Schema, fields, missing, pre_load
 
 from placement.common.microversions import NEWEST, Feature, Microversion
+from placement.common.texts import disturbing
 from placement.engine.domain.errors import MOST_FINDINGS, SchemaViolation
 from placement.engine.domain.identifiers import meant, near, normalize_uuid
 from placement.http import context
@@ -31,6 +32,8 @@ CUSTOM_NAME = "^CUSTOM_[A-Z0-9_]+$"
 UUID = "^[0-9a-fA-F-]{36}$"
 # Any text without NUL, which no database holds.
 ANYTHING = r"^[^\x00]*$"
+# What `common.texts.disturbing` finds nothing in.
+_SHOWN = "^[^\\u0000-\\u001f\\u007f-\\u009f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069]*$"
 LONGEST_NAME = 255
 # The suffixes of request groups; empty for the group without one.
 SUFFIX = "^[a-zA-Z0-9_-]{0,64}$"
@@ -219,6 +222,22 @@ class String(HttpField):
 
     def document(self, inner: Inner) -> Document:
         return self.keywords(pattern=self.pattern, minLength=self.least or None, maxLength=self.most)
+
+
+class Name(String):
+    """A name on our own routes: a text that people may be shown, in any language.
+
+    It has no controls, no separators of lines and no marks of direction (`common.texts.disturbing`). Names on
+    routes of the incumbent may have all that they may have there.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(1, LONGEST_NAME, _SHOWN, **options)
+
+    def checked(self, value: Any) -> Any:
+        if found := disturbing(value):
+            refuse(f"{shown(value)} has {found}, which no name may have", "pattern")
+        return super().checked(value)
 
 
 class Uuid(HttpField):

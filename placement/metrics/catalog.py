@@ -115,3 +115,8 @@ DATABASE_CONNECTIONS = Gauge(
 DATABASE_FAILURES = Counter(
     "placement_database_failures", "What the database or the way to it failed with", ["cause"]
 )
+RETENTION_HELD = Counter(
+    "placement_retention_held",
+    "How often nothing old was removed because the clock may be wrong, by what is kept and by the reason",
+    ["kept", "reason"],
+)

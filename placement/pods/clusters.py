@@ -9,6 +9,7 @@ from typing import Any
 
 from placement.allocations.orders import SCORING, candidates_order
 from placement.common.manifest import ManifestError, shown
+from placement.common.texts import disturbing
 from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import BadRequest, Conflict, PlacementError
 from placement.engine.domain.identifiers import portions
@@ -201,7 +202,7 @@ class NodeImports:
                 withdraw(transaction, self._writer, state, f"Node {node_name}")
                 host = {"resource_provider": state.root_uuid}
                 transaction.record(Action.DELETE, TargetKind.NODE, f"{name}/{node_name}", before=host)
-                catalog.remove_unused_classes(transaction)
+                catalog.remove_unused(transaction)
 
         retry_until_deadline(once)
 
@@ -417,6 +418,9 @@ def _check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     description = settings.get("description", "")
     if not isinstance(description, str) or len(description) > _LONGEST_DESCRIPTION:
         raise BadRequest(f"description: must be text of at most {_LONGEST_DESCRIPTION} characters")
+    # It may have several lines.
+    if found := disturbing(description.translate({ord("\n"): " ", ord("\t"): " "})):
+        raise BadRequest(f"description: has {found}, a control or a mark of direction")
     given = {name: settings[name] for name in sorted(SETTINGS) if settings.get(name) is not None}
     profile = scheduler_settings(given).profile
     candidates_order(given)

@@ -149,7 +149,7 @@ class NodeImporting:
                 warnings = (*warnings, *beyond)
             outcomes[place] = ImportedNode(each.known is None, each.change, warnings)
         if any(each.is_begun or each.change.lost for each in going.values()):
-            names.remove_unused_classes(self.transaction)
+            names.remove_unused(self.transaction)
         return outcomes
 
     @contextmanager

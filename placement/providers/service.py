@@ -400,7 +400,10 @@ class ResourceClasses:
 
     def create(self, name: str) -> bool:
         """Make sure the class exists; return False if it did before."""
-        return run_in_transaction(self._database, lambda transaction: names.create_class(transaction, name))
+        return run_in_transaction(
+            self._database,
+            lambda transaction: names.create_lasting(transaction, tables.resource_classes, name),
+        )
 
     def rename(self, name: str, new: str) -> None:
         """Give a custom class another name. Raises NotFound, BadRequest, Conflict."""
@@ -472,7 +475,7 @@ class Traits:
         """Make sure the trait exists; return whether it is new, and when it was created."""
 
         def work(transaction: Transaction) -> tuple[bool, datetime.datetime]:
-            created = names.create(transaction, tables.traits, name)
+            created = names.create_lasting(transaction, tables.traits, name)
             entry = names.find(transaction, tables.traits, name)
             return created, entry.created_at if entry else transaction.now
 

@@ -18,8 +18,10 @@ from placement.storage.database import Transaction
 from placement.storage.failures import TryAgain
 
 _SHOWN = 20
-# A limit for each cluster, because all callers share the list of resource classes.
+# Limits for each cluster, because all callers share the lists of resource classes and of traits. The largest
+# clusters of Kubernetes have 5,000 nodes, and a label may differ from node to node.
 _MOST_CLASSES = 1000
+_MOST_TRAITS = 5000
 
 
 class InTheWay(Conflict):
@@ -40,7 +42,7 @@ class TreeChange:
     created: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
-    # Whether inventories were removed, so that resource classes may be without any.
+    # Whether inventories or traits were removed, so that classes or traits may be without any use.
     lost: bool = field(default=False, compare=False)
 
 
@@ -197,29 +199,39 @@ class _TreeWriter:
     def _ids_of(self, table: Any, named: Callable[[ProviderSpec], Collection[str]]) -> Mapping[str, int]:
         """Return the ids of the names, created where they are missing. Raises TryAgain, TreeRefused."""
         wanted = {name for _, spec in self._specs() for name in named(spec)}
-        is_class = table is tables.resource_classes
-        found = names.ids_of(self._transaction, table, wanted, keep=is_class)
+        found = names.ids_of(self._transaction, table, wanted, keep=True)
         missing = wanted - found.keys()
-        if missing and is_class:
-            # The cluster is locked: no other import adds classes meanwhile.
-            room = _MOST_CLASSES - providers.count_classes(self._transaction, self._cluster_id)
-            fresh: set[str] = set()
-            for tree, spec in self._specs():
-                fresh |= missing & spec.inventories.keys()
-                if len(fresh) > room:
-                    new = min(missing & spec.inventories.keys())
-                    raise TreeRefused(
-                        f"Node.status.allocatable: resource class {new} would be new, and the inventories "
-                        f"of the cluster have {_MOST_CLASSES} classes already",
-                        tree.spec.root.uuid,
-                    )
-        marks = {"made_by_import": True} if is_class else {}
+        if missing:
+            self._require_room(table, missing, named)
         for name in sorted(missing):
-            names.create(self._transaction, table, name, **marks)
-        found |= names.ids_of(self._transaction, table, missing, keep=is_class)
+            names.create(self._transaction, table, name, made_by_import=True)
+        found |= names.ids_of(self._transaction, table, missing, keep=True)
         if wanted - found.keys():
             raise TryAgain("Another writer removed resource classes or traits at the same moment.")
         return found
+
+    def _require_room(
+        self, table: Any, missing: Collection[str], named: Callable[[ProviderSpec], Collection[str]]
+    ) -> None:
+        """Raise TreeRefused for the first tree with more new names than the cluster may have."""
+        # The cluster is locked: no other import adds names meanwhile.
+        if table is tables.resource_classes:
+            most, count = _MOST_CLASSES, providers.count_classes
+            begin, end = (
+                "Node.status.allocatable: resource class",
+                "the inventories of the cluster have {} classes",
+            )
+        else:
+            most, count = _MOST_TRAITS, providers.count_traits
+            begin, end = "Node.metadata.labels: trait", "the providers of the cluster have {} traits"
+        room = most - count(self._transaction, self._cluster_id)
+        fresh: set[str] = set()
+        for tree, spec in self._specs():
+            own = set(missing).intersection(named(spec))
+            fresh |= own
+            if len(fresh) > room:
+                reason = f"{begin} {min(own)} would be new, and {end.format(most)} already"
+                raise TreeRefused(reason, tree.spec.root.uuid)
 
     # -- what may not happen ------------------------------------------------------------------------
 
@@ -308,6 +320,7 @@ class _TreeWriter:
             present = stored.get(provider_id, set())
             added |= {(provider_id, trait) for trait in wanted - present}
             removed |= {(provider_id, trait) for trait in present - wanted}
+            tree.change.lost |= bool(present - wanted)
         providers.change_traits(self._transaction, added, removed)
         self._raised |= {pair[0] for pair in added | removed}
 

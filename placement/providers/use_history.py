@@ -22,6 +22,7 @@ from placement.engine.forest import totals
 from placement.providers.fleet import Hosts, UsedCapacity
 from placement.providers.statements import clusters
 from placement.storage import tables
+from placement.storage.audit import DoubtedClock, Doubts, refuse_other_clock
 from placement.storage.database import Database
 
 SLOT_SECONDS = 1800
@@ -50,11 +51,13 @@ class UseHistory:
         self._database = database
         self._hosts = hosts
         self._last = 0
+        self._doubts = Doubts("samples of use")
 
     def sample(self, now: float) -> None:
         """Take the sample of this half hour unless some process did, and remove samples of the day before.
 
-        `now` is in seconds since 1970. Raises Unavailable.
+        `now` is in seconds since 1970. While the database has another clock nothing is taken or removed: one
+        sample of next year would remove the day. Raises Unavailable.
         """
         taken_at = int(now // SLOT_SECONDS) * SLOT_SECONDS
         if taken_at == self._last:
@@ -63,6 +66,12 @@ class UseHistory:
         with self._database.read() as connection:
             is_taken = connection.execute(sa.select(_table.c.block).where(taken).limit(1)).first()
         if not is_taken:
+            try:
+                refuse_other_clock(self._database)
+            except DoubtedClock as doubt:
+                self._doubts.note(doubt)
+                return
+            self._doubts.clear()
             self._write(taken_at)
         self._last = taken_at
 

@@ -104,13 +104,15 @@ class Transaction:
         """Have this change recorded with the transaction; see placement.engine.domain.audit."""
         self.records.append(AuditRecord(action, kind, target, before, after, consumer))
 
-    def removal(self, times: sa.Column[datetime.datetime], keep: datetime.timedelta, most: int) -> sa.Delete:
-        """Return the removal of at most `most` rows, the oldest first, with times longer ago than `keep`.
+    def removal(
+        self, times: sa.Column[datetime.datetime], most: int, *conditions: sa.ColumnElement[bool]
+    ) -> sa.Delete:
+        """Return the removal of at most `most` rows that meet the conditions, the oldest first.
 
         Rows that an up-to-date reader may miss are left.
         """
         table: Any = times.table
-        oldest = sa.select(table.c.id).where(times < self.now - keep).order_by(times).limit(most)
+        oldest = sa.select(table.c.id).where(*conditions).order_by(times).limit(most)
         ids = self.backend.removable(oldest, table.c.revision).cte("oldest")
         return sa.delete(table).where(table.c.id.in_(sa.select(ids.c.id)))
 
@@ -331,6 +333,16 @@ class Database:
         with self.read() as connection:
             now: datetime.datetime = connection.execute(sa.select(sa.func.current_timestamp())).scalar_one()
         return now.timestamp()
+
+    def seconds_apart(self) -> float:
+        """Return how far the clock of the database server is ahead of the one here, in seconds.
+
+        An embedded database has no clock of its own: 0. Raises Unavailable.
+        """
+        if self.backend.is_embedded:
+            return 0.0
+        before, there, after = time.time(), self.clock(), time.time()
+        return there - (before + after) / 2
 
     # -- life ---------------------------------------------------------------------------------------
 

@@ -55,7 +55,8 @@ def remove_old(transaction: Transaction) -> None:
     So such a reader never meets a mark.
     """
     stamp = sa.cast(sa.cast(_table.c.revision, sa.Text), sa.BigInteger)
-    statement = transaction.removal(_table.c.created_at, KEPT, AT_ONCE)
+    times = _table.c.created_at
+    statement = transaction.removal(times, AT_ONCE, times < transaction.now - KEPT)
     stamps = list(transaction.execute(statement.returning(stamp)).scalars())
     if stamps:
         newest = sa.cast(str(max(stamps)), _table.c.revision.type)

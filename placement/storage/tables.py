@@ -114,7 +114,9 @@ resource_classes = sa.Table(
     sqlite_autoincrement=True,
 )
 
-traits = _named("traits", "name", sa.String(255), sqlite_autoincrement=True)
+# As with classes: a trait that an import made goes when no provider carries it any more.
+_marked = sa.Column("made_by_import", sa.Boolean)
+traits = _named("traits", "name", sa.String(255), _marked, sqlite_autoincrement=True)
 # The name is for people; several may have the same.
 aggregates = _named("placement_aggregates", "uuid", sa.String(36), sa.Column("name", sa.Unicode(255)))
 providers = sa.Table(

@@ -15,6 +15,7 @@ import orjson
 
 from placement.common.documents import RESERVATION_API_VERSION
 from placement.common.pod_identity import ENDED_PHASES, canonical_uid, resize_status
+from placement.common.texts import printable
 from placement.sync.api_server import ALL_PODS, CORE, GONE, NOT_FOUND, ApiServer, ApiServerError, pods_path
 from placement.sync.figures import WATCH_FAILURES
 from placement.sync.service import PodId
@@ -308,7 +309,7 @@ class Journal:
 
     def _write(self, stream: TextIO, text: str) -> None:
         with self._lock:
-            print(text, file=stream, flush=True)
+            print(printable(text), file=stream, flush=True)
 
 
 # How long to wait before trying again.

@@ -144,7 +144,10 @@ def _refusals() -> Response:
 
 
 def refused_now(look: FleetSnapshot | None = None) -> dict[str, Any]:
-    """Return the overfull inventories that the caller may see, and how often claims were refused so far."""
+    """Return the overfull inventories that the caller may see, and how often claims were refused so far.
+
+    Refusals are counted for all clusters together, so callers bound to clusters see none.
+    """
     overfull: list[Overfull] = []
     count = 0
     if all(may("resource_providers:list", each) for each in caller_clusters() or (None,)):
@@ -156,7 +159,7 @@ def refused_now(look: FleetSnapshot | None = None) -> dict[str, Any]:
             "reason": _REASONS.get(labels["outcome"], "another reason"),
             "count": count,
         }
-        for labels, count in counts(_CLAIMS)
+        for labels, count in (counts(_CLAIMS) if caller_clusters() is None else ())
         if labels["outcome"] not in _GRANTED
     ]
     return {

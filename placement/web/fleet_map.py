@@ -300,7 +300,8 @@ def _figures(look: FleetSnapshot) -> dict[str, Any]:
         "storage": look.storage,
         "use": _use(look),
         "overfull": refused["overfull_count"],
-        "refused": sum(each["count"] for each in refused["refused"]),
+        # They are counted for all clusters together.
+        "refused": sum(each["count"] for each in refused["refused"]) if caller_clusters() is None else None,
         "failing": [each.name for each in use_cases().health.checks() if not each.ok],
     }
 

@@ -21,6 +21,7 @@ from flask.templating import Environment
 from jinja2 import ChoiceLoader, PackageLoader, PrefixLoader, select_autoescape
 from markupsafe import Markup, escape
 
+from placement.common.texts import spreadsheet_cell
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import BadRequest, Forbidden
 from placement.http import context
@@ -220,8 +221,6 @@ def _navigation(
 
 
 HTML, JSON, CSV = "html", "json", "csv"
-# Spreadsheets take texts that begin with these for formulas.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 Table = tuple[Sequence[str], Iterable[Sequence[Any]]]
 """The names of the columns, and the rows."""
@@ -259,7 +258,7 @@ def shown(
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(names)
-        writer.writerows([_cell(value) for value in row] for row in rows)
+        writer.writerows(map(spreadsheet_cell, row) for row in rows)
         return Response(file.getvalue().encode(), status, content_type="text/csv; charset=utf-8")
     # If a question came in a form, the links to JSON and CSV are forms, too: no address holds it.
     resent = asked() if request.method == "POST" else None
@@ -269,12 +268,6 @@ def shown(
 def html(template: str, status: int = 200, **values: Any) -> Response:
     """Return a page as a response."""
     return Response(rendered(template, **values), status, content_type="text/html; charset=utf-8")
-
-
-def _cell(value: Any) -> Any:
-    if value is None:
-        return ""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def whole(name: str, text: str, most: int) -> int:

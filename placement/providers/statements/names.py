@@ -155,7 +155,8 @@ _traits = tables.traits
 _OFFERED = sa.exists().where(tables.inventories.c.resource_class_id == _classes.c.id)
 _HELD = sa.exists().where(tables.allocations.c.resource_class_id == _classes.c.id)
 _USES_OF_CLASSES = (_OFFERED, _HELD)
-_CATALOG_AT_ONCE = 64
+_CARRIED = sa.exists().where(tables.provider_traits.c.trait_id == _traits.c.id)
+_CATALOG_AT_ONCE, _TRAITS_AT_ONCE = 64, 256
 
 
 class KnownName(NamedTuple):
@@ -180,8 +181,7 @@ def traits(connection: Executor, *, associated: bool | None = None) -> list[Know
     """Return all traits, or only traits that some provider carries, or only the others."""
     statement = _entries(_traits)
     if associated is not None:
-        carried = sa.exists().where(tables.provider_traits.c.trait_id == _traits.c.id)
-        statement = statement.where(carried if associated else ~carried)
+        statement = statement.where(_CARRIED if associated else ~_CARRIED)
     return [KnownName(*row) for row in connection.execute(statement)]
 
 
@@ -191,21 +191,21 @@ def find(connection: Executor, table: sa.Table, name: str) -> KnownName | None:
     return KnownName(*row) if row else None
 
 
-def create_class(transaction: Transaction, name: str) -> bool:
-    """Insert a class that stays until it is deleted; return False if it exists.
+def create_lasting(transaction: Transaction, table: sa.Table, name: str) -> bool:
+    """Insert a class or trait that stays until it is deleted; return False if it exists.
 
-    An existing class stays from now on, too. Raises TryAgain.
+    An existing one stays from now on, too. Raises TryAgain.
     """
-    query = sa.select(_classes.c.id, _classes.c.made_by_import).where(_classes.c.name == name)
+    query = sa.select(table.c.id, table.c.made_by_import).where(table.c.name == name)
     row = transaction.execute(query).first()
     if row is None:
-        if create(transaction, _classes, name):
+        if create(transaction, table, name):
             return True
-        raise TryAgain(f"Another writer made resource class {name} at the same moment.")
+        raise TryAgain(f"Another writer made {name} at the same moment.")
     if row.made_by_import:
-        marked = sa.update(_classes).where(_classes.c.id == row.id)
+        marked = sa.update(table).where(table.c.id == row.id)
         if not transaction.execute(marked.values(made_by_import=None)).rowcount:
-            raise TryAgain(f"Another writer removed resource class {name} at the same moment.")
+            raise TryAgain(f"Another writer removed {name} at the same moment.")
     return False
 
 
@@ -224,28 +224,35 @@ def delete_class(transaction: Transaction, id_: int) -> bool:
     return bool(_delete(transaction, _classes, [id_], *_USES_OF_CLASSES))
 
 
-def remove_unused_classes(transaction: Transaction) -> None:
-    """Remove at most 64 classes that imports made and no inventory uses, as many as a node may have.
+def remove_unused(transaction: Transaction) -> None:
+    """Remove classes and traits that imports made and that nothing uses.
 
-    A class that another transaction keeps or removes stays; the next removal looks at it again.
+    It removes at most 64 classes, as many as a node may have, and 256 traits. What another transaction keeps
+    or removes stays; the next removal looks at it again.
     """
+    _remove_unused(transaction, _classes, TargetKind.RESOURCE_CLASS, _CATALOG_AT_ONCE, *_USES_OF_CLASSES)
+    _remove_unused(transaction, _traits, TargetKind.TRAIT, _TRAITS_AT_ONCE, _CARRIED)
+
+
+def _remove_unused(
+    transaction: Transaction, table: sa.Table, kind: TargetKind, most: int, *uses: sa.ColumnElement[bool]
+) -> None:
     idle = (
-        sa.select(_classes.c.id)
-        .where(_classes.c.made_by_import.is_(True), ~_OFFERED)
-        .order_by(_classes.c.id)
-        .limit(_CATALOG_AT_ONCE)
+        sa.select(table.c.id)
+        .where(table.c.made_by_import.is_(True), ~uses[0])
+        .order_by(table.c.id)
+        .limit(most)
         .with_for_update(skip_locked=True)
     )
     ids = list(transaction.execute(idle).scalars())
-    # An inventory may have come before they were locked; the next statement sees it.
-    for name in sorted(_delete(transaction, _classes, ids, *_USES_OF_CLASSES)) if ids else ():
-        transaction.record(Action.DELETE, TargetKind.RESOURCE_CLASS, name)
+    # A use may have come before they were locked; the next statement sees it.
+    for name in sorted(_delete(transaction, table, ids, *uses)) if ids else ():
+        transaction.record(Action.DELETE, kind, name)
 
 
 def delete_trait(transaction: Transaction, id_: int) -> bool:
     """Delete a trait; False if a provider carries it."""
-    used = sa.exists().where(tables.provider_traits.c.trait_id == _traits.c.id)
-    return bool(_delete(transaction, _traits, [id_], used))
+    return bool(_delete(transaction, _traits, [id_], _CARRIED))
 
 
 def _delete(

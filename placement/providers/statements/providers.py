@@ -535,9 +535,18 @@ def tree_members(connection: Executor, root_id: int) -> list[TreeMember]:
 
 def count_classes(connection: Executor, cluster_id: int) -> int:
     """Return how many resource classes there are in inventories that imports of a cluster made."""
+    return _count_names(connection, tables.inventories, "resource_class_id", cluster_id)
+
+
+def count_traits(connection: Executor, cluster_id: int) -> int:
+    """Return how many traits the providers have that imports of a cluster made."""
+    return _count_names(connection, tables.provider_traits, "trait_id", cluster_id)
+
+
+def _count_names(connection: Executor, uses: sa.Table, name: str, cluster_id: int) -> int:
     statement = (
-        sa.select(sa.func.count(sa.distinct(tables.inventories.c.resource_class_id)))
-        .join(tables.providers, tables.providers.c.id == tables.inventories.c.resource_provider_id)
+        sa.select(sa.func.count(sa.distinct(uses.c[name])))
+        .join(tables.providers, tables.providers.c.id == uses.c.resource_provider_id)
         .where(tables.providers.c.cluster_id == cluster_id)
     )
     found: int = connection.execute(statement).scalar_one()
