@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cases import __main__ as command
-from tests.cases import granular, modules
+from tests.cases import granular, koordinator, modules
 from tests.service import Answer, Service, ServiceError
 
 DATA = Path(__file__).parent / "data"
@@ -142,3 +142,22 @@ def test_leftovers_are_no_secret(service: Indifferent):
     service.broken = "DELETE /resource_providers"
     with pytest.raises(ServiceError, match="DELETE"):
         list(granular.run(on_topology("two-hosts"), "http://memory"))
+
+
+def without_requests(value: Any, nothing: Any) -> Any:
+    """The input of a case in which no pod requests anything."""
+    if isinstance(value, dict):
+        asked = ("requests", "containers")
+        return {
+            key: nothing if key in asked else without_requests(each, nothing) for key, each in value.items()
+        }
+    return [without_requests(each, nothing) for each in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("nothing", [None, {}])
+def test_cases_about_pods_without_requests_have_an_outcome(nothing: dict[str, Any] | None):
+    document = json.loads((DATA / "koordinator-cpuset.json").read_text(encoding="utf-8"))
+    for case in document["cases"]:
+        case["input"] = without_requests(case["input"], nothing)
+    crashes = {id_: why for id_, why in koordinator.run(document, None) if why and "Error: " in why}
+    assert crashes == {}

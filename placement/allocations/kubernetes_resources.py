@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
@@ -11,6 +11,7 @@ from math import ceil, floor
 from typing import NamedTuple
 
 from placement.common.manifest import Field, QuantityError, parse_quantity
+from placement.engine.domain.units import LARGEST_AMOUNT
 
 _MIB = 2**20
 _GIB = 2**30
@@ -53,9 +54,14 @@ _CLASSES: Mapping[str, tuple[str, str, int]] = {
 _NUMA_ONLY = frozenset(on_numa for on_host, on_numa, _ in _CLASSES.values() if on_numa != on_host)
 
 
-def base_amount(resource: str, quantity: Fraction) -> int:
-    """Return a quantity in base units: millicores (rounded up) for `cpu`, else bytes or pieces (floored)."""
-    return ceil(quantity * 1000) if resource == "cpu" else floor(quantity)
+def base_amount(
+    resource: str, quantity: Fraction, rounded: Callable[[Fraction], int] = floor
+) -> int:
+    """Return a quantity in base units: millicores (rounded up) for `cpu`, else bytes or pieces.
+
+    It is 2^63-1 at most, as in Kubernetes, also where containers of a pod add up to more.
+    """
+    return min(LARGEST_AMOUNT, ceil(quantity * 1000) if resource == "cpu" else rounded(quantity))
 
 
 @lru_cache(_KEPT)

@@ -57,7 +57,7 @@ def stored_membership(document: Mapping[str, Any]) -> Membership:
     """Return the membership that a stored document describes."""
     until = document.get("waits_until")
     waits_until = None if until is None else datetime.datetime.fromisoformat(until)
-    return Membership(document["gang"], document["least"], waits_until)
+    return Membership(str(document["gang"]), int(document["least"]), waits_until)
 
 
 def read_gang(manifest: Manifest, namespace: str) -> Gang | None:

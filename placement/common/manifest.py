@@ -6,13 +6,17 @@ import datetime
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any, NoReturn
 
+import orjson
+
 from placement.engine.domain.errors import BadRequest, BadValues
+from placement.engine.domain.units import LARGEST_AMOUNT
 from placement.engine.numa.cpus import CpuListError, CpuSet, parse_cpu_list
 
 _LONGEST_VALUE = 60
@@ -41,36 +45,61 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 
-# Kubernetes quantities, exactly.
+# Kubernetes quantities: exact, within what Kubernetes itself can hold.
 
 
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
-# Three digits of exponent exceed any machine; with more, a short text could fill the memory.
 _QUANTITY = re.compile(
-    r"(?P<number>[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40}))"
-    r"(?:[eE](?P<exponent>[+-]?[0-9]{1,3})|(?P<suffix>[KMGTPE]i|[numkMGTPE]?))"
+    r"(?P<number>[+-]?(?:[0-9]{1,1000}(?:\.[0-9]{0,1000})?|\.[0-9]{1,1000}))"
+    r"(?:[eE](?P<exponent>[+-]?[0-9]{1,18})|(?P<suffix>[KMGTPE]i|[numkMGTPE]?))"
 )
+# Powers of ten beyond these are over the largest or below the smallest quantity, whatever the suffix.
+_SURELY_LARGE, _SURELY_SMALL = 40, -40
+_NANO = 10**9
 
 
 def parse_quantity(value: object) -> Fraction:
-    """Return the exact amount of a quantity such as `4`, `500m`, `1.5Gi` or `1e3`, in the base unit.
+    """Return the amount of a quantity such as `4`, `500m`, `1.5Gi` or `1e3`, in the base unit.
 
-    Plain numbers, as YAML parses them, are taken as they are. Raises QuantityError for anything else.
-    Source: Kubernetes resource quantities.
+    It is exact down to nanos, rounded up to these, and at most 2^63-1: so a short text such as `1e999999`
+    costs nothing, and every sum fits where Kubernetes' own would. Plain numbers, as YAML parses them, are
+    taken as they are. Raises QuantityError for anything else. Source: Kubernetes resource quantities.
     """
-    if isinstance(value, str) and (match := _QUANTITY.fullmatch(value)):
-        exponent, suffix = match["exponent"], match["suffix"] or ""
-        scale: Fraction = Fraction(10) ** (_DECIMAL.get(suffix, 0) if exponent is None else int(exponent))
-        if suffix in _BINARY:
-            scale = Fraction(2) ** _BINARY[suffix]
-        return Fraction(match["number"].rstrip(".")) * scale
     if isinstance(value, int) and not isinstance(value, bool):
-        return Fraction(value)
-    if isinstance(value, float) and math.isfinite(value):
-        return Fraction(repr(value))  # the digits as written, not their nearest binary fraction
-    raise QuantityError(f"{shown(value)} is not a Kubernetes quantity")
+        return _bounded(Decimal(value), 0, 1)
+    # Floats by the digits as written, not by their nearest binary fraction.
+    text = repr(value) if isinstance(value, float) else value
+    match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise QuantityError(f"{shown(value)} is not a Kubernetes quantity")
+    exponent, suffix = match["exponent"], match["suffix"] or ""
+    power = _DECIMAL.get(suffix, 0) if exponent is None else int(exponent)
+    return _bounded(Decimal(match["number"]), power, 2 ** _BINARY.get(suffix, 0))
+
+
+def _bounded(number: Decimal, power: int, scale: int) -> Fraction:
+    """Return number x 10^power x scale, rounded away from 0 to nanos, within 64 bits."""
+    if not number:
+        return Fraction(0)
+    sign, digits = (-1 if number < 0 else 1), number.adjusted() + power
+    if digits > _SURELY_LARGE:
+        return Fraction(sign * LARGEST_AMOUNT)
+    if digits < _SURELY_SMALL:
+        return Fraction(sign, _NANO)
+    exact = Fraction(number) * Fraction(10) ** power * scale
+    if _NANO % exact.denominator:
+        exact = sign * Fraction(math.ceil(abs(exact) * _NANO), _NANO)
+    return max(Fraction(-LARGEST_AMOUNT), min(Fraction(LARGEST_AMOUNT), exact))
+
+
+def largest_quantity(resource: str) -> Fraction:
+    """Return the largest quantity of a resource: 2^63-1 of what it is counted in, millicores for cpu."""
+    return _MOST_CPUS if resource == "cpu" else _MOST
+
+
+_MOST, _MOST_CPUS = Fraction(LARGEST_AMOUNT), Fraction(LARGEST_AMOUNT, 1000)
 
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -78,11 +107,16 @@ _TEXTS = {str}
 
 
 class ManifestReport:
-    """A collection of findings and warnings in the order in which they occurred, each once."""
+    """A collection of findings and warnings in the order in which they occurred, each once.
 
-    def __init__(self) -> None:
+    `consequence` is what becomes of soft fields that cannot be read, in the words of their warnings.
+    """
+
+    def __init__(self, consequence: str = "ignored") -> None:
+        self._consequence = consequence
         self._findings: dict[str, None] = {}
         self._warnings: dict[str, None] = {}
+        self._overlooked: dict[str, None] = {}
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -93,6 +127,16 @@ class ManifestReport:
     def findings(self) -> tuple[str, ...]:
         """Every reason to refuse the manifests, one line each."""
         return tuple(self._findings)
+
+    @property
+    def overlooked(self) -> tuple[str, ...]:
+        """Every complaint about a soft field, one line each; it is a warning, too."""
+        return tuple(self._overlooked)
+
+    def overlook(self, sentence: str) -> None:
+        """Record that a soft field cannot be read, as a warning with the consequence."""
+        self._overlooked[_one_line(sentence)] = None
+        self.warn(f"{sentence}; {self._consequence}")
 
     def refuse(self, sentence: str) -> None:
         """Record a reason to refuse the manifests."""
@@ -106,6 +150,7 @@ class ManifestReport:
         """Add the findings and warnings of another report, and return whether it has any."""
         self._findings |= other._findings
         self._warnings |= other._warnings
+        self._overlooked |= other._overlooked
         return bool(other._findings or other._warnings)
 
     def raise_findings(self) -> None:
@@ -165,9 +210,9 @@ class Field:
         self.report.warn(f"{self.path}: {text}")
 
     def complain(self, text: str) -> None:
-        """Refuse the manifests, or only warn that a soft field was ignored."""
+        """Refuse the manifests, or only warn of a soft field and of what becomes of it."""
         if self.soft:
-            self.warn(f"{text}; ignored")
+            self.report.overlook(f"{self.path}: {text}")
         else:
             self.refuse(text)
 
@@ -235,8 +280,11 @@ class Field:
         self.complain(f"must be true or false, not {shown(self.value)}")
         return None
 
-    def quantity(self) -> Fraction | None:
-        """Return the non-negative Kubernetes quantity in this field, which is required."""
+    def quantity(self, resource: str) -> Fraction | None:
+        """Return the non-negative Kubernetes quantity of a resource in this field, which is required.
+
+        What is more than can be counted of it is as much as can be, with a warning.
+        """
         try:
             amount = parse_quantity(self.value)
         except QuantityError as error:
@@ -245,12 +293,15 @@ class Field:
         if amount < 0:
             self.complain(f"{shown(self.value)} is negative")
             return None
-        return amount
+        most = largest_quantity(resource)
+        if amount >= most and str(self.value) != str(most):
+            self.warn(f"{shown(self.value)} is more than can be counted; {float(most):.3g} counts")
+        return min(amount, most)
 
-    def cpu_list(self) -> CpuSet | None:
+    def cpu_list(self, read: Callable[[str], CpuSet] = parse_cpu_list) -> CpuSet | None:
         """Return the logical CPU ids of the list in this field; none if absent."""
         try:
-            return parse_cpu_list(self.text() or "")
+            return read(self.text() or "")
         except CpuListError as error:
             self.complain(f"not a CPU list: {error}")
             return None
@@ -258,12 +309,28 @@ class Field:
     def json(self) -> Field:
         """Return the value of the JSON text in this field, at its path; absent if it does not parse."""
         text, value = self.text(), None
-        try:
-            value = json.loads(text, parse_constant=_refuse_constant) if text else None
-        except (ValueError, RecursionError) as error:
-            reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-            self.complain(f"not JSON: {reason}")
+        if text:
+            try:
+                # The parser that stored documents are read with: what passes can be stored, and read again.
+                value = orjson.loads(text)
+            except ValueError as error:
+                self.complain(f"not JSON: {_why_not_json(text) or error}")
+            else:
+                if "\\u0000" in text:
+                    value = None
+                    self.complain("not JSON that can be stored: it has a NUL character")
         return Field(self._name, value, self.report, self.soft, self._above)
+
+
+def _why_not_json(text: str) -> str:
+    """Return what Python's parser says of a text, empty if it takes it, as it does half characters."""
+    try:
+        json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        return "nested too deeply"
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def _refuse_constant(constant: str) -> NoReturn:

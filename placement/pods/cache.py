@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from placement.allocations.kubernetes_resources import host_class
+from placement.common.manifest import ManifestError
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import Unavailable
 from placement.engine.numa.host import HostTotals
@@ -42,6 +43,7 @@ from placement.pods.rows import labelled, lacks_labels, record_of, rescued
 from placement.pods.rules.between_pods import PlacedPods
 from placement.pods.snapshot import NodeColumns, NodeIndex
 from placement.providers.statements.clusters import Cluster, find, unknown
+from placement.storage import json_text
 from placement.storage.backends.backend import Stamped
 from placement.storage.database import Database, Executor
 from placement.storage.feed import FeedBatch, Follower
@@ -131,13 +133,17 @@ class TopologyTexts:
         """Return the topology of the node of that name; it was imported before, so it can be read."""
         if text is None:
             return canonical_report(None)
-        naming, other = (f'"name": {json.dumps(each)}' for each in (name, f"not {name}"))
-        head, found, tail = text.partition(naming)
+        # Former releases wrote a blank behind the colon.
+        for colon in (":", ": "):
+            naming, other = (f'"name"{colon}{json.dumps(each)}' for each in (name, f"not {name}"))
+            head, found, tail = text.partition(naming)
+            if found:
+                break
         known = self._known.get((head, tail)) if found else None
         if known is not None:
             return known
-        report = canonical_report(orjson.loads(text))
-        metadata = orjson.loads(f"{head}{other}{tail}").get("metadata") if found else None
+        report = canonical_report(json_text.read(text))
+        metadata = json_text.read(f"{head}{other}{tail}").get("metadata") if found else None
         if isinstance(metadata, dict) and metadata.get("name") == f"not {name}":
             if len(self._known) >= _KEPT:
                 self._known.clear()
@@ -146,6 +152,7 @@ class TopologyTexts:
 
 
 _AT_ONCE = 500
+_STORED = "the stored manifests of the node cannot be read; import it again"
 # No cluster has it: templates carry no name.
 _CLUSTER = "c"
 
@@ -186,19 +193,22 @@ class NodeLoader:
         roots: Collection[int] | None = None,
         known: Mapping[int, NodeInfo] | None = None,
         given: Mapping[int, NodeDescription] | None = None,
+        *,
+        strict: bool = False,
     ) -> dict[int, NodeInfo]:
         """Return the nodes with these host providers, or all nodes, by the id of the host provider.
 
         `known` are former states: manifests that did not change are not read again; manifests of `given` are
         not read at all. All reads of the connection should see one state of the database; certain hosts are
-        one read, plus reads of what is not known of them. Raises ManifestError for manifests that cannot be
-        read with the present settings.
+        one read, plus reads of what is not known of them. A node with manifests that cannot be read with the
+        present settings offers nothing, so that it spoils no other node. Raises ManifestError for it if this
+        is `strict`.
         """
         if roots is None:
             parts = statements.all_parts(connection, cluster.id)
         else:
             parts = statements.parts(connection, cluster.id, roots)
-        descriptions = self._descriptions(connection, cluster, parts.nodes, known or {}, given or {})
+        descriptions = self._descriptions(connection, cluster, parts.nodes, known or {}, given or {}, strict)
         recorded: dict[int, list[RecordedPod]] = defaultdict(list)
         stated = statements.manifest_parts(connection, [pod.id for pod in parts.pods if lacks_labels(pod)])
         for pod in parts.pods:
@@ -294,6 +304,7 @@ class NodeLoader:
         rows: Sequence[NodeRow],
         known: Mapping[int, NodeInfo],
         given: Mapping[int, NodeDescription],
+        strict: bool,
     ) -> dict[int, NodeDescription | NodeInfo]:
         descriptions: dict[int, NodeDescription | NodeInfo] = {**given}
         unknown = []
@@ -311,9 +322,25 @@ class NodeLoader:
             manifests = statements.node_manifests(connection, [row.id for row in batch])
             for row in batch:
                 node, text = manifests[row.id]
-                report = topologies.read(text, row.name)
-                descriptions[row.root_id] = self.description(cluster, row.name, node, report)
+                try:
+                    report = topologies.read(text, row.name)
+                    descriptions[row.root_id] = self.description(cluster, row.name, node, report)
+                except (ManifestError, AttributeError, TypeError, LookupError):
+                    if strict:
+                        raise
+                    descriptions[row.root_id] = self._undescribed(cluster, row.name, node)
         return descriptions
+
+    def _undescribed(self, cluster: ClusterFacts, name: str, node: Any) -> NodeDescription:
+        """Return a node of which the stored manifests cannot be read: it offers nothing until it comes again."""
+        stored = node if isinstance(node, Mapping) else {}
+
+        def read() -> NodeTemplate:
+            imported = import_node(_CLUSTER, anonymous_node({}), None)
+            return NodeTemplate(replace(imported, unreadable=(_STORED,)), offers_of(imported, _CLUSTER))
+
+        template = self._templates.of((b"unreadable",), read)
+        return NodeDescription(identity_of(cluster, name, stored), read_attributes(stored), template)
 
     def description(
         self, cluster: ClusterFacts, name: str, node: Mapping[str, Any], report: CanonicalReport
@@ -342,7 +369,9 @@ def _still_described(cluster: ClusterFacts, row: NodeRow, former: NodeInfo | Non
 
 def identity_of(cluster: ClusterFacts, name: str, node: Mapping[str, Any]) -> HostIdentity:
     """Return the identity of the machine behind a node that was imported before."""
-    return HostIdentity(cluster.name, name, node["metadata"].get("uid") or name)
+    metadata = node.get("metadata")
+    uid = metadata.get("uid") if isinstance(metadata, Mapping) else None
+    return HostIdentity(cluster.name, name, uid or name)
 
 
 # Clusters that were asked for, as they are now.

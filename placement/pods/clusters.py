@@ -15,7 +15,14 @@ from placement.engine.domain.errors import BadRequest, Conflict, PlacementError
 from placement.engine.domain.identifiers import portions
 from placement.pods import statements
 from placement.pods.cache import NodeLoader, canonical_report, facts_of
-from placement.pods.koordinator.node import import_like, import_node, with_admitted
+from placement.pods.koordinator.node import (
+    import_like,
+    import_node,
+    is_about_withholding,
+    unreadable_withholding,
+    with_admitted,
+    with_former_withholding,
+)
 from placement.pods.koordinator.settings import SETTINGS, node_labels, scheduler_settings
 from placement.pods.node_importing import (
     ImportedNode,
@@ -145,10 +152,14 @@ class NodeImports:
                 given = each.node, each.topology
                 is_known = row is not None and (row.manifest, row.topology_manifest) == given
                 if row is not None and is_known and not predates_settings(row, cluster):
-                    outcomes[place] = UNCHANGED
+                    # What grants nothing because it cannot be read is named each time that it comes.
+                    still = unreadable_withholding(*given, cluster.settings["profile"])
+                    outcomes[place] = replace(UNCHANGED, warnings=still) if still else UNCHANGED
                 elif place not in refused:
                     try:
                         read = reading.of(each)
+                        if any(map(is_about_withholding, read.imported.warnings)):
+                            read = reading.of(self._withholding_as_before(cluster, each))
                         # Another node of the call may be the same machine.
                         other = machines.setdefault(read.imported.tree.root.uuid, read.name)
                         if other != read.name:
@@ -168,6 +179,19 @@ class NodeImports:
                 if len(described) == 1:
                     raise stopped.reason from None
                 refused[stopped.place] = stopped.reason
+
+    def _withholding_as_before(self, cluster: Cluster, each: NodeDocuments) -> NodeDocuments:
+        """Return a node with its stored annotations in place of ones that withhold CPUs unreadably."""
+        with self._database.read() as connection:
+            former = clusters.find_node(connection, cluster.id, each.name)
+        if former is None:
+            return each
+        node, warnings = with_former_withholding(each.node, former.manifest)
+        topology = each.topology
+        if topology is not None and former.topology_manifest is not None:
+            topology, more = with_former_withholding(topology, former.topology_manifest)
+            warnings += more
+        return NodeDocuments(each.name, node, topology, (*each.remarks, *warnings))
 
     def _import(
         self, cluster: Cluster, importing: Mapping[int, Importing]
@@ -247,9 +271,10 @@ class NodeImports:
         if unread:
             raise _refusal(cluster, unread, "cannot be read", "import them first with manifests that can.")
 
-    def state(self, connection: Executor, cluster: Cluster, node: Node) -> NodeInfo:
-        """Return a node with its pods and its other consumers."""
-        return self._loader.load(connection, facts_of(cluster), [node.provider_id])[node.provider_id]
+    def state(self, connection: Executor, cluster: Cluster, node: Node, *, strict: bool = False) -> NodeInfo:
+        """Return a node with its pods and its other consumers. Raises ManifestError if it is `strict`."""
+        roots = [node.provider_id]
+        return self._loader.load(connection, facts_of(cluster), roots, strict=strict)[node.provider_id]
 
 
 def _refusal(cluster: Cluster, errors: Mapping[str, PlacementError], what: str, advice: str) -> Conflict:
@@ -404,7 +429,7 @@ class Clusters:
                 raise unknown_node(name, node_name)
             members = providers.tree_members(connection, node.provider_id)
             records = contents.stored(connection, [member.id for member in members])
-            state = self._imports.state(connection, cluster, node)
+            state = self._imports.state(connection, cluster, node, strict=True)
         current = without_expired(state)
         return NodeTree(
             cluster, node, members, records_after(members, records, state, current), view_of(current)

@@ -214,7 +214,7 @@ class Host:
     """A host: all that decides whether and where a pod fits on a node, apart from the totals of the node.
 
     `unreadable_pods` are names of pods there with a resource-status that does not parse: their CPUs are not
-    known. `numa_scoring` and `favours_idle` say how its NUMA nodes are compared. The name of the node is no
+    known. `is_closed`: what withholds CPUs of the node cannot be read. `numa_scoring` and `favours_idle` say how its NUMA nodes are compared. The name of the node is no
     part of it: equal hosts get equal answers, and the hash is computed once.
     """
 
@@ -222,13 +222,15 @@ class Host:
     bind: HostBinding = UNBINDING
     numa_policy: NumaPolicy = NumaPolicy.NONE
     unreadable_pods: tuple[str, ...] = ()
+    is_closed: bool = False
     numa_scoring: Strategy = DEFAULT_SCORING
     favours_idle: bool = False
 
     @cached_property
     def _hash(self) -> int:
         scoring = (self.numa_scoring, self.favours_idle)
-        return hash((self.state, self.bind, self.numa_policy, self.unreadable_pods, scoring))
+        closed = (self.unreadable_pods, self.is_closed)
+        return hash((self.state, self.bind, self.numa_policy, closed, scoring))
 
     def __hash__(self) -> int:
         return self._hash
@@ -263,6 +265,7 @@ def host_of(node: NodeImport, settings: SchedulerSettings) -> Host:
             whole_cores_only=policies.whole_cores_only,
         ),
         numa_policy=default if policies.numa is None else policies.numa,
+        is_closed=bool(node.unreadable),
         numa_scoring=scoring,
         favours_idle=settings.follows_design,
     )

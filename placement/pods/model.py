@@ -195,6 +195,7 @@ class HostCpus:
     the unallocatable CPUs that unbound pods cannot run on either, though no pod holds them: the node
     reservation and an exclusive SYSTEM list. Kubelet's reserved CPUs stay in the pools. `reserved` adds them
     to `withheld`; `system` has the exclusive SYSTEM list. `reported_pods` were given CPUs by a scheduler.
+    `unreadable` are findings about what withholds CPUs: while there are any, no pod is bound there.
     """
 
     topology: CpuTopology
@@ -205,6 +206,7 @@ class HostCpus:
     reserved: CpuSet
     system: CpuSet
     reported_pods: tuple[KubeletPod, ...]
+    unreadable: tuple[str, ...]
 
     @property
     def takeover(self) -> Takeover:

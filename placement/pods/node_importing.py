@@ -179,7 +179,7 @@ class NodeImporting:
             return
         statements.lock_hosts(transaction, roots)
         try:
-            states = self.loader.load(transaction, former, roots)
+            states = self.loader.load(transaction, former, roots, strict=True)
         except ManifestError:
             # The manifests sent now replace stored ones that cannot be read.
             given = {}

@@ -18,6 +18,7 @@ from placement.common.manifest import Field, ManifestError, ManifestReport
 from placement.common.pod_identity import ENDED_PHASES
 from placement.engine.domain.audit import Action, AuditRecord, TargetKind
 from placement.engine.domain.identifiers import is_dashed_uuid
+from placement.engine.domain.units import LARGEST_AMOUNT
 from placement.engine.numa.cpus import format_cpu_list, parse_cpu_list
 from placement.engine.numa.host import NOTHING, ExclusiveLevel, Holding, NumaAmounts
 from placement.pods import statements
@@ -109,7 +110,7 @@ _MEMBERS = frozenset({"qos", "consumer", "told", "record"})
 _ENDED, _ANSWER_BEFORE = "ended", "told_before"
 _UNREADABLE = "the stored row of this pod cannot be read"
 # Errors of reading a row that is damaged, or written by an unknown writer.
-_MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
+_MALFORMED = (LookupError, TypeError, ValueError, AttributeError, OverflowError, ManifestError)
 
 
 def _texts(value: Any) -> tuple[str, ...]:
@@ -318,39 +319,60 @@ _stored_cpus = lru_cache(maxsize=1024)(parse_cpu_list)
 
 
 def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any]) -> RecordedPod:
-    """Return the pod that a stored document describes."""
+    """Return the pod that a stored document describes; amounts beyond 64 bits count as 2^63-1.
+
+    Raises one of `_MALFORMED` for a document that cannot be read, so that no odd value gets further.
+    """
+
+    def text(member: str) -> str:
+        found = document.get(member, "")
+        if not isinstance(found, str):
+            raise ValueError(f"{member} is no text")
+        return found
+
     holding = Holding(
-        cpus=_stored_cpus(document.get("cpus", "")),
+        cpus=_stored_cpus(text("cpus")),
         level=ExclusiveLevel(document.get("level", ExclusiveLevel.NONE)),
         amounts=_read(document.get("amounts")),
         shares_with_best_effort=not document.get("secluded", False),
-        group=document.get("group", ""),
+        group=text("group"),
     )
     keeps, affinity, membership = map(document.get, ("keeps", "affinity", "membership"))
-    labels = tuple(sorted(document.get("labels", {}).items()))
+    labels = tuple(sorted(_text_items(document.get("labels", {}))))
     return RecordedPod(
         namespace=namespace,
         name=name,
         uid=uid,
-        consumer=document["consumer"],
-        qos=document.get("qos", ""),
-        requests=document.get("requests", {}),
+        consumer=document["consumer"] and text("consumer"),
+        qos=text("qos"),
+        requests=_amounts(document.get("requests", {})),
         holding=holding,
         loose=_read(document.get("loose")),
-        unreadable=tuple(document.get("unreadable", ())),
-        treated_as=document.get("treated_as", ""),
-        pools=tuple(document.get("pools", ())),
-        reservation=document.get("reservation", ""),
+        unreadable=_texts(document.get("unreadable", [])),
+        treated_as=text("treated_as"),
+        pools=tuple(map(int, document.get("pools", ()))),
+        reservation=text("reservation"),
         keeps=None if keeps is None else stored_terms(keeps),
         labels=labels,
         affinity=stored_affinity(affinity, (namespace, labels)) if affinity else NO_AFFINITY,
         membership=None if membership is None else stored_membership(membership),
-        is_leaving=document.get("leaving", False),
+        is_leaving=bool(document.get("leaving", False)),
     )
 
 
+def _text_items(document: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+    if not all(isinstance(text, str) for text in document.values()):
+        raise ValueError("a value is no text")
+    return document.items()
+
+
+def _amounts(document: Mapping[str, Any]) -> dict[str, int]:
+    """Return amounts by resource; former releases wrote what JSON readers take for floats, such as 1e320."""
+    return {resource: min(LARGEST_AMOUNT, max(0, int(amount))) for resource, amount in document.items()}
+
+
 def _read(document: Mapping[str, Mapping[str, int]] | None) -> NumaAmounts:
-    return NumaAmounts({int(numa): row for numa, row in document.items()}) if document else NOTHING
+    return NumaAmounts({int(numa): _amounts(row) for numa, row in document.items()}) if document else NOTHING
 
 
 def record_of(pod: PodRow, *, with_labels: bool = False) -> RecordedPod | None:
@@ -400,7 +422,7 @@ def rescued(connection: Executor, cluster_id: int, settings: SchedulerSettings, 
     try:
         (manifest,) = statements.pod_manifests(connection, cluster_id, [pod.uid])
         requests = import_running_pod(manifest, settings, KubeletPolicy()).requests
-    except (ManifestError, *_MALFORMED):
+    except _MALFORMED:
         requests = {}
     return RecordedPod(
         pod.namespace,

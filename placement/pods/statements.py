@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
@@ -18,6 +17,7 @@ from placement.engine.domain.request_scope import initiator
 from placement.storage import records, tables
 from placement.storage.audit import described, document
 from placement.storage.backends.backend import Stamped
+from placement.storage.json_text import written
 from placement.storage.database import Database, Executor, RowStatement, Transaction
 from placement.storage.records import NodeParts, NodeRow, revision_number
 
@@ -314,7 +314,7 @@ def update(transaction: Transaction, values: Mapping[int, PodValues]) -> None:
     """Replace what rows, by id, say of pods that keep their names and uids."""
     if values:
         rows = [
-            (id_, json.dumps(each.manifest), json.dumps(each.status), each.format, each.node_id)
+            (id_, written(each.manifest), written(each.status), each.format, each.node_id)
             for id_, each in values.items()
         ]
         _UPDATE.run(transaction, rows, now=transaction.now)
@@ -322,7 +322,7 @@ def update(transaction: Transaction, values: Mapping[int, PodValues]) -> None:
 
 def replace_statuses(transaction: Transaction, statuses: Mapping[int, Mapping[str, Any]]) -> None:
     """Let rows, by id, have these statuses."""
-    rows = [(id_, json.dumps(status)) for id_, status in statuses.items()]
+    rows = [(id_, written(status)) for id_, status in statuses.items()]
     _REPLACE.run(transaction, rows, now=transaction.now)
 
 
@@ -535,7 +535,7 @@ def place_at_once(database: Database, arrival: PodInsert, now: datetime.datetime
     record = arrival.record
     texts = [document(record.after)] if database.audits else []
     recorded = (record.kind, record.target, texts, *described(initiator()))
-    row = (*names, json.dumps(manifest), json.dumps(status), form, node_id)
+    row = (*names, written(manifest), written(status), form, node_id)
     wanted = (*host, *cpus, *row, *recorded, arrival.rules_generation)
     return database.backend.place_at_once(
         database.single_write, (now, *columns, list(arrival.providers), *wanted)

@@ -266,6 +266,8 @@ def closures(node: NodeInfo) -> Iterator[tuple[Closure, str]]:
     for taint in node.attributes.taints:
         if taint.effect != "PreferNoSchedule":
             yield Closure.TAINTED, f"the taint {taint} keeps pods off that do not tolerate it"
+    for finding in node.template.imported.unreadable:
+        yield Closure.UNREADABLE, f"no pod is bound there, as what it withholds cannot be read: {finding}"
     for pod in node.pods:
         if pod.unreadable:
             why = f"no pod is bound there while the resource-status of pod {pod.full_name} cannot be read"

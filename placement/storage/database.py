@@ -12,14 +12,13 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
-import orjson
 import sqlalchemy as sa
 
 from placement.engine.domain import request_scope
 from placement.engine.domain.audit import KEPT_DAYS, Action, AuditRecord, TargetKind
 from placement.engine.domain.errors import Unavailable
 from placement.metrics.catalog import DATABASE_FAILURES, RETRIES
-from placement.storage import audit, failures
+from placement.storage import audit, failures, json_text
 from placement.storage.audit import Retention
 from placement.storage.backends.backend import HISTORY_KEY, Backend, History, SingleWrite, supported
 from placement.storage.backends.postgresql import PostgreSQL
@@ -181,7 +180,8 @@ class Database:
             max_overflow=max_overflow,
             pool_recycle=recycle_seconds,
             # Thousands of manifests are read at once.
-            json_deserializer=orjson.loads,
+            json_serializer=json_text.written,
+            json_deserializer=json_text.read,
             **self.backend.engine_options(),
         )
         self._driver_error: type[Exception] = self.engine.dialect.loaded_dbapi.Error

@@ -154,7 +154,7 @@ def settings(profile: Profile, given: Json, default_bind: str = "FullPCPUs") -> 
 
 def pod(given: Json) -> Pod:
     """A pod from its labels, annotations and the like; `requests` are those of a single container."""
-    containers = [{"resources": container} for container in given.get("containers", ())]
+    containers = [{"resources": container} for container in given.get("containers") or ()]
     if "requests" in given:
         containers = [{"resources": {"requests": given["requests"], "limits": given["requests"]}}]
     annotations = dict(given.get("annotations") or {})

@@ -52,9 +52,9 @@ def bind_policy(given: Json, profile: Profile) -> Outcome:
     return {"bind": bind, "required": required}
 
 
-def _fit(host: Host, totals: HostTotals, request: PodRequest | None, given: Json) -> Fit:
-    if request is not None and not (request.amounts or request.bound or request.designated):
-        request = None  # the service does not make a request of a pod that asks for nothing
+def _fit(host: Host, totals: HostTotals, request: PodRequest, given: Json) -> Fit:
+    if not (request.amounts or request.bound or request.designated):
+        request = NO_REQUEST  # as the service reads a pod that asks for nothing
     pod = IncomingPod(request, reservations=read.reservations(given.get("reservations")))
     result = judge(pod, host, totals)
     if isinstance(result.answer, Refusal):

@@ -25,4 +25,4 @@ def reserved_count(annotation: Field) -> int:
     if annotation.member("reservedCPUs").text():
         return 0
     cpu = annotation.member("resources").softly().members().get("cpu")
-    return ceil((cpu and cpu.quantity()) or 0)
+    return ceil((cpu and cpu.quantity("cpu")) or 0)

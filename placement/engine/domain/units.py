@@ -9,6 +9,8 @@ from typing import NamedTuple
 # Amounts repeat from host to host; writing one takes longer than looking it up.
 REMEMBERED = 4096
 _GIBI = 1024
+LARGEST_AMOUNT = 2**63 - 1
+"""The largest amount that Kubernetes and databases count with; what is more counts as this."""
 
 
 class Unit(NamedTuple):

@@ -72,6 +72,20 @@ def parse_cpu_list(text: str) -> CpuSet:
     return frozenset(cpus)
 
 
+def parse_typed_cpu_list(text: str) -> CpuSet:
+    """Return the CPUs of a list that a person wrote, such as `0, 8`: blanks around parts are read.
+
+    As in kubelet, each part names CPUs: `3-1` and `0,,8` are typing errors. Raises CpuListError.
+    """
+    cpus: CpuSet = frozenset()
+    for part in text.split(",") if text.strip() else ():
+        named = parse_cpu_list(part.strip())
+        if not named:
+            raise CpuListError(f"{part!r} names no CPU")
+        cpus |= named
+    return cpus
+
+
 def format_cpu_list(cpus: Iterable[int]) -> str:
     """Return the canonical list of logical CPU ids: ascending, joined (`0-3,8,10-11`), none = empty text.
 

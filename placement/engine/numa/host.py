@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from placement.engine.domain.errors import Conflict
 from placement.engine.domain.explanation import ConditionKind, Obstacle
+from placement.engine.domain.units import LARGEST_AMOUNT
 from placement.engine.numa.cpus import CpuLayout, CpuSet, mask_of
 from placement.engine.scoring.order import Order, sum_scorer
 
@@ -64,7 +65,9 @@ def bound_cost(milli: int, ratio: Fraction) -> int:
 
     Source: koordinator.md, "CPU amplification".
     """
-    return milli if ratio == 1 else -(-milli * ratio.numerator // ratio.denominator)
+    if ratio == 1:
+        return milli
+    return min(LARGEST_AMOUNT, -(-milli * ratio.numerator // ratio.denominator))
 
 
 def host_cpu_requested(requested: int, bound_cpus: int, ratio: Fraction) -> int:
@@ -77,8 +80,10 @@ def host_cpu_requested(requested: int, bound_cpus: int, ratio: Fraction) -> int:
 
 
 def amplified(amounts: Mapping[str, int], ratios: Mapping[str, Fraction]) -> dict[str, int]:
-    """Return the amounts times their ratios, rounded up in the units of the amounts."""
-    return {name: math.ceil(amount * ratios.get(name, 1)) for name, amount in amounts.items()}
+    """Return the amounts times their ratios, rounded up in the units of the amounts, 2^63-1 at most."""
+    return {
+        name: min(LARGEST_AMOUNT, math.ceil(amount * ratios.get(name, 1))) for name, amount in amounts.items()
+    }
 
 
 # Policies, the demand of a pod, and the rules by which hosts choose.

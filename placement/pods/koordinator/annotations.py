@@ -258,7 +258,7 @@ def read_resource_status(annotation: Field) -> ResourceStatus:
     for entry in parsed.member("numaNodeResources").elements():
         numa = entry.member("node").integer()
         resources = entry.member("resources").members()
-        read = {name: amount.quantity() for name, amount in resources.items()}
+        read = {name: amount.quantity(name) for name, amount in resources.items()}
         amounts = {name: base_amount(name, amount) for name, amount in read.items() if amount is not None}
         if numa is not None and numa < 0:
             entry.member("node").complain(f"{numa} is negative")

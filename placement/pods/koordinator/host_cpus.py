@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from placement.common.manifest import Field, Manifest, Profile
+from placement.common.manifest import Field, Manifest, ManifestReport, Profile
 from placement.engine.numa.cpus import (
     CpuSet,
     CpuTopology,
@@ -13,6 +13,7 @@ from placement.engine.numa.cpus import (
     SharedPool,
     find_inconsistencies,
     format_cpu_list,
+    parse_typed_cpu_list,
 )
 from placement.engine.numa.host import NumaPolicy, NumaStrategy
 from placement.pods.koordinator import annotations as keys
@@ -48,7 +49,7 @@ def read_known_cpus(field: Field, topology: CpuTopology) -> CpuSet:
 
     Source: koordinator.md, "CPU topology".
     """
-    named = field.cpu_list() or frozenset()
+    named = field.cpu_list(parse_typed_cpu_list) or frozenset()
     unknown = named - topology.cpus
     if unknown:
         field.warn(f"CPUs {format_cpu_list(unknown)} are not in the cpu-topology; left out")
@@ -61,7 +62,8 @@ def read_system_cpus(annotation: Field, topology: CpuTopology) -> CpuSet:
     None unless the list is exclusive, which is the default. Source: koordinator.md, "Unallocatable CPUs".
     """
     cpus = read_known_cpus(annotation.member("cpuset"), topology)
-    return cpus if annotation.member("cpusetExclusive").flag(default=True) else frozenset()
+    is_shared = annotation.member("cpusetExclusive").flag(default=True) is False
+    return frozenset() if is_shared else cpus
 
 
 def read_shared_pools(annotation: Field) -> tuple[SharedPool, ...]:
@@ -83,7 +85,7 @@ def read_pod_allocs(
 ) -> tuple[tuple[KubeletPod, ...], tuple[KubeletPod, ...]]:
     """Return the pods of a parsed pod-cpu-allocs annotation that kubelet manages, and the others.
 
-    Entries without a uid or known CPUs are left out with a warning. The spellings of the design documents,
+    Entries without known CPUs are left out with a warning. The spellings of the design documents,
     `cpu` for `cpuset` and `"true"` for true, are taken with a warning under `design` and refused under
     `koord-scheduler`, which ignores entries that kubelet does not manage.
     Source: koordinator.md, "Unallocatable CPUs", "Reported pods".
@@ -112,7 +114,7 @@ def read_pod_allocs(
             continue
         uid, cpus = entry.member("uid").text(), read_known_cpus(cpuset, topology)
         if not uid:
-            entry.member("uid").warn("is missing; the entry is ignored")
+            entry.member("uid").complain("is missing")
             continue
         if not cpus:
             cpuset.warn("names no CPU of the host; the entry is ignored")
@@ -126,31 +128,14 @@ def read_pod_allocs(
     return tuple(managed.values()), tuple(others.values())
 
 
-def read_host_cpus(node: Manifest, nrt: Manifest, profile: Profile) -> HostCpus:
-    """Return the CPUs of a host, from its manifests.
+CLOSED = "until it can be read, no pod gets CPUs of its own there"
+"""The consequence of what withholds CPUs and cannot be read, in the words of warnings."""
 
-    Unallocatable are the CPUs of kubelet-managed pods, kubelet's reserved list, the node reservation's list
-    and an exclusive SYSTEM list. Each of them fails soft, with a warning.
-    Source: koordinator.md, "Unallocatable CPUs".
-    """
+
+def read_host_cpus(node: Manifest, nrt: Manifest, profile: Profile) -> HostCpus:
+    """Return the CPUs of a host, from its manifests. Source: koordinator.md, "Unallocatable CPUs"."""
     topology = read_cpu_topology(nrt.annotation(keys.CPU_TOPOLOGY))
-    manager = nrt.annotation(keys.CPU_MANAGER_POLICY).softly().json()
-    allocs = nrt.annotation(keys.POD_CPU_ALLOCS).softly()
-    pods, reported = read_pod_allocs(allocs.json(), topology, profile)
-    kubelet_reserved = read_known_cpus(manager.member("reservedCPUs"), topology)
-    system = read_system_cpus(_reported(nrt, node, keys.SYSTEM_QOS_RESOURCE), topology)
-    reservation = _reported(nrt, node, keys.RESERVATION).member("reservedCPUs")
-    withheld = read_known_cpus(reservation, topology) | system
-    cpus = HostCpus(
-        topology,
-        read_kubelet_policy(manager),
-        pods,
-        unallocatable=withheld.union(kubelet_reserved, *(pod.cpus for pod in pods)),
-        withheld=withheld,
-        reserved=withheld | kubelet_reserved,
-        system=system,
-        reported_pods=reported,
-    )
+    cpus = read_withheld(node, nrt, topology, profile)
     if not topology.rows:
         nrt.annotation(keys.CPU_TOPOLOGY).warn("no CPUs are reported; the host cannot take bound pods")
     if len({len(threads) for threads in topology.cores.values()}) > 1:
@@ -158,23 +143,58 @@ def read_host_cpus(node: Manifest, nrt: Manifest, profile: Profile) -> HostCpus:
         nrt.annotation(keys.CPU_TOPOLOGY).warn(f"cores differ in their threads; {whole}")
     twice = "could be handed out a second time"
     if cpus.takeover is Takeover.BLIND:
-        manager.member("policy").warn(f"not reported; CPUs that kubelet pins {twice}")
+        manager = nrt.annotation(keys.CPU_MANAGER_POLICY)
+        manager.report.warn(f"{manager.path}.policy: not reported; CPUs that kubelet pins {twice}")
+    allocs = nrt.annotation(keys.POD_CPU_ALLOCS)
     if cpus.kubelet.is_static and allocs.value is None:
         allocs.warn(f"is missing though kubelet is static; CPUs it pinned {twice}")
     return cpus
 
 
+def read_withheld(node: Manifest, nrt: Manifest, topology: CpuTopology, profile: Profile) -> HostCpus:
+    """Return the CPUs of a host with that topology, with what its manifests withhold from pods.
+
+    Unallocatable are the CPUs of kubelet-managed pods, kubelet's reserved list, the node reservation's list
+    and an exclusive SYSTEM list. What cannot be read of these may be any CPU: it is `unreadable`, with a
+    warning, and no pod gets CPUs of its own there. Source: koordinator.md, "Unallocatable CPUs".
+    """
+    own = ManifestReport(consequence=CLOSED)
+
+    def read(annotation: Field) -> Field:
+        return annotation.softly().reported_to(own).json()
+
+    manager = read(nrt.annotation(keys.CPU_MANAGER_POLICY))
+    pods, reported = read_pod_allocs(read(nrt.annotation(keys.POD_CPU_ALLOCS)), topology, profile)
+    kubelet_reserved = read_known_cpus(manager.member("reservedCPUs"), topology)
+    system = read_system_cpus(read(_reported(nrt, node, keys.SYSTEM_QOS_RESOURCE)), topology)
+    reservation = read(_reported(nrt, node, keys.RESERVATION))
+    withheld = read_known_cpus(reservation.member("reservedCPUs"), topology) | system
+    kubelet = read_kubelet_policy(manager)
+    nrt.root.report.include(own)
+    return HostCpus(
+        topology,
+        kubelet,
+        pods,
+        unallocatable=withheld.union(kubelet_reserved, *(pod.cpus for pod in pods)),
+        withheld=withheld,
+        reserved=withheld | kubelet_reserved,
+        system=system,
+        reported_pods=reported,
+        unreadable=own.overlooked,
+    )
+
+
 def _reported(nrt: Manifest, node: Manifest, key: str) -> Field:
     """Return the node agent's version of an annotation; while there is none, the operator's on the node."""
     annotation = nrt.annotation(key)
-    return (node.annotation(key) if annotation.value is None else annotation).softly().json()
+    return node.annotation(key) if annotation.value is None else annotation
 
 
 def read_kubelet_policy(annotation: Field) -> KubeletPolicy:
     """Return the policy of a parsed cpu-manager-policy annotation; unreadable parts count as not reported."""
     policy = annotation.member("policy").text() or ""
     if policy not in ("static", "none", ""):
-        annotation.member("policy").warn(f"unknown CPU manager policy {policy!r}")
+        annotation.member("policy").complain(f"unknown CPU manager policy {policy!r}")
     options = annotation.member("options").members()
     texts = {name: option.text() for name, option in options.items()}
     return KubeletPolicy(policy, {name: text for name, text in texts.items() if text is not None})

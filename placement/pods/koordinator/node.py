@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any
@@ -32,10 +32,25 @@ from placement.common.manifest import (
     shown,
 )
 from placement.engine.domain.inventories import MAX_INT, NUMA_ROOT, Inventory, ProviderSpec, TreeSpec
-from placement.engine.numa.cpus import MAX_ID, MAX_NUMA_NODES, CoreId, CpuTopology
+from placement.engine.numa.cpus import (
+    MAX_ID,
+    MAX_NUMA_NODES,
+    CoreId,
+    CpuTopology,
+    parse_typed_cpu_list,
+)
 from placement.engine.numa.host import Amounts, NumaPolicy, NumaStrategy, amplified
 from placement.pods.koordinator import annotations as keys
-from placement.pods.koordinator.host_cpus import read_host_cpus, read_host_policies, read_shared_pools
+from placement.pods.koordinator.host_cpus import (
+    CLOSED,
+    read_host_cpus,
+    read_host_policies,
+    read_known_cpus,
+    read_kubelet_policy,
+    read_shared_pools,
+    read_system_cpus,
+    read_withheld,
+)
 from placement.pods.manifests.selection import read_attributes
 from placement.pods.model import HostBindPolicy, HostCpus, HostIdentity, HostPolicies, NodeImport
 
@@ -152,6 +167,69 @@ def _read_manifests(
     return host, topology, identity
 
 
+# What a node withholds stays as it was while a new version of it cannot be read.
+
+
+_WITHHOLDING = (keys.RESERVATION, keys.SYSTEM_QOS_RESOURCE, keys.CPU_MANAGER_POLICY)
+
+
+def unreadable_withholding(
+    node: Mapping[str, Any], nrt: Mapping[str, Any] | None, profile: str
+) -> tuple[str, ...]:
+    """Return warnings about what the manifests of a node withhold and cannot be read, without the topology."""
+    report = ManifestReport()
+    host = Manifest(Field("Node", node, report))
+    topology = Manifest(Field(_NRT, nrt or {}, report))
+    read_withheld(host, topology, CpuTopology(), Profile(profile))
+    host_reservation(host.annotation(keys.RESERVATION))
+    return tuple(filter(is_about_withholding, report.warnings))
+
+
+def is_about_withholding(warning: str) -> bool:
+    """Return whether a warning says that what a node withholds cannot be read."""
+    return warning.endswith((CLOSED, _ALL_TAKEN))
+
+
+def with_former_withholding(
+    manifest: Mapping[str, Any], former: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], list[str]]:
+    """Return a Node or a NodeResourceTopology with former annotations in place of ones that cannot be read.
+
+    These are the annotations that withhold CPUs or amounts from pods; there is a warning for each. A former
+    one that cannot be read, or was not there, replaces nothing. Source: koordinator.md, "Unallocatable CPUs".
+    """
+    root, before = (Field(str(each.get("kind")), each, ManifestReport()) for each in (manifest, former))
+    given = root.member("metadata").member("annotations")
+    known = before.member("metadata").member("annotations")
+    kept: dict[str, Any] = {}
+    warnings = []
+    for key in _WITHHOLDING:
+        finding = _why_unreadable(key, given.member(key))
+        if finding and known.member(key).text() and not _why_unreadable(key, known.member(key)):
+            kept[key] = known.member(key).value
+            warnings.append(f"{finding}; what the annotation said before stays in force")
+    if not kept:
+        return manifest, []
+    metadata = {**manifest["metadata"], "annotations": {**manifest["metadata"]["annotations"], **kept}}
+    return {**manifest, "metadata": metadata}, warnings
+
+
+def _why_unreadable(key: str, annotation: Field) -> str:
+    """Return the first reason why an annotation that withholds something cannot be read, empty without one."""
+    report, nothing = ManifestReport(), CpuTopology()
+    parsed = annotation.softly().reported_to(report).json()
+    if key == keys.SYSTEM_QOS_RESOURCE:
+        read_system_cpus(parsed, nothing)
+    else:
+        read_known_cpus(parsed.member("reservedCPUs"), nothing)
+    if key == keys.CPU_MANAGER_POLICY:
+        read_kubelet_policy(parsed)
+    if key == keys.RESERVATION:
+        for name, amount in parsed.member("resources").members().items():
+            amount.quantity(name)
+    return next(iter(report.overlooked), "")
+
+
 # What the providers of a host offer: the host less its reservation, its NUMA nodes (zones), its cores.
 
 
@@ -159,29 +237,37 @@ _CPUS_ONLY = "ReservedCPUsOnly"
 _ZONE_NAME = re.compile(r"node-([0-9]{1,9})")
 
 
-def host_reservation(annotation: Field) -> Mapping[str, Fraction]:
-    """Return what a node's parsed reservation annotation takes from its allocatable, by resource name.
+_ALL_TAKEN = "until it can be read, the node offers nothing of what it may reserve"
+
+
+def host_reservation(annotation: Field) -> Callable[[str, Fraction], Fraction]:
+    """Return what the reservation annotation of a node takes from its allocatable of a resource.
 
     `cpu` is the length of the CPU list if a readable one is given. Nothing is taken with ReservedCPUsOnly,
-    and no batch resources ever. What cannot be read is ignored with a warning.
-    Source: koordinator.md, "Reservation annotation".
+    and no batch resources ever. All of a resource is taken if it cannot be read how much, and of each
+    resource if the annotation cannot be read at all. Source: koordinator.md, "Reservation annotation".
     """
-    policy = annotation.member("applyPolicy").text() or "Default"
+    own = ManifestReport(consequence=_ALL_TAKEN)
+    parsed = annotation.softly().reported_to(own).json()
+    resources = parsed.member("resources").members()
+    is_readable = not own.overlooked
+    policy = parsed.member("applyPolicy").text() or "Default"
     if policy not in ("Default", _CPUS_ONLY):
-        annotation.member("applyPolicy").warn(f"unknown policy {policy!r} counts as Default")
-    resources = annotation.member("resources").softly().members()
-    amounts = {name: amount.quantity() for name, amount in resources.items()}
-    listed = annotation.member("reservedCPUs")
-    is_listed = bool(listed.text())
-    if policy == _CPUS_ONLY:
-        return {}
-    taken = {
-        name: amount
-        for name, amount in amounts.items()
-        if amount is not None and not name.startswith("kubernetes.io/batch-")
-    }
-    cpus = listed.cpu_list() if is_listed else None
-    return {**taken, "cpu": Fraction(len(cpus))} if cpus else taken
+        parsed.member("applyPolicy").warn(f"unknown policy {policy!r} counts as Default")
+    amounts = {name: amount.quantity(name) for name, amount in resources.items()}
+    # Reading the CPUs themselves warns of a list that cannot be read.
+    listed = parsed.member("reservedCPUs").reported_to(ManifestReport())
+    if cpus := listed.cpu_list(parse_typed_cpu_list):
+        amounts["cpu"] = Fraction(len(cpus))
+    annotation.report.include(own)
+
+    def taken(resource: str, allocatable: Fraction) -> Fraction:
+        if policy == _CPUS_ONLY or resource.startswith("kubernetes.io/batch-"):
+            return Fraction(0)
+        amount = amounts.get(resource, Fraction(0) if is_readable else None)
+        return allocatable if amount is None else amount
+
+    return taken
 
 
 def read_amplification(annotation: Field) -> Mapping[str, Fraction]:
@@ -224,7 +310,7 @@ def read_zones(zones: Field, names: ResourceNames) -> Mapping[int, Amounts]:
         amounts: dict[str, int] = {}
         for entry in zone.member("resources").elements():
             field = entry.member("name")
-            resource, quantity = field.text() or "", entry.member("allocatable").quantity()
+            resource, quantity = field.text() or "", entry.member("allocatable").quantity(field.text() or "")
             if not names.admit(field, resource, numa_class(resource).name):
                 continue
             if resource in amounts:
@@ -246,14 +332,14 @@ def host_inventories(
     allocatable = host.root.member("status").member("allocatable")
     if allocatable.value is None:
         allocatable.warn("is missing; the host as a whole offers nothing")
-    reserved = host_reservation(host.annotation(keys.RESERVATION).softly().json())
+    reserved = host_reservation(host.annotation(keys.RESERVATION))
     offers: dict[str, Inventory] = {}
     for resource, amount in allocatable.members().items():
-        resource_class, quantity = host_class(resource), amount.quantity()
+        resource_class, quantity = host_class(resource), amount.quantity(resource)
         admitted = names.admit(amount, resource, resource_class.name)
         if quantity is None or not admitted or resource_class.name in offered_below:
             continue
-        taken = base_amount(resource, reserved.get(resource, Fraction(0)))
+        taken = base_amount(resource, reserved(resource, quantity))
         offers |= _offer(amount, resource_class, base_amount(resource, quantity), taken)
     return offers
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
+from placement.allocations.kubernetes_resources import base_amount
 from placement.common.manifest import Field, Manifest, ManifestReport, read_manifest
 from placement.common.pod_identity import ENDED_PHASES, resize_is_infeasible
 from placement.engine.numa.host import Amounts
@@ -115,7 +116,7 @@ def _read_resources(resources: Field) -> tuple[Quantities, Quantities]:
 
 
 def _read_quantities(quantities: Field) -> Quantities:
-    read = {name: quantity.quantity() for name, quantity in quantities.members().items()}
+    read = {name: quantity.quantity(name) for name, quantity in quantities.members().items()}
     return {name: quantity for name, quantity in read.items() if quantity is not None}
 
 
@@ -184,10 +185,7 @@ def _effective(
 
 def request_amounts(quantities: Quantities) -> Amounts:
     """Return requests in the units of NUMA accounts, rounded up, without requests of nothing."""
-    amounts = {
-        name: ceil(quantity * 1000) if name == "cpu" else ceil(quantity)
-        for name, quantity in quantities.items()
-    }
+    amounts = {name: base_amount(name, quantity, ceil) for name, quantity in quantities.items()}
     return {name: amount for name, amount in amounts.items() if amount}
 
 

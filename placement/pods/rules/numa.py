@@ -73,6 +73,7 @@ from placement.pods.snapshot import NodeColumns
 BIND_CONFLICT = "node(s) cpu bind policy conflicts with pod's required cpu bind policy"
 NOT_WHOLE_CORES = "node(s) requested cpus not multiple cpus per core"
 UNREADABLE_PODS = "node(s) have pods with unreadable resource-status"
+UNREADABLE_RESERVATION = "node(s) have a reservation of CPUs that cannot be read"
 POOLS_TOO_SMALL = "node(s) CPU shared pools do not cover the pod's CPU limit"
 _POLICY, _WHOLE = Obstacle(ConditionKind.NUMA_POLICY), Obstacle(ConditionKind.WHOLE_CPUS)
 _BINDING, _NUMA = Obstacle(ConditionKind.CPU_BINDING), Obstacle(ConditionKind.NUMA)
@@ -269,6 +270,8 @@ def _check_binding(host: Host, request: PodRequest, demand: PodDemand) -> None:
     required = host.bind.required(request)
     if not layout.cpus:
         words = INVALID_TOPOLOGY
+    elif host.is_closed:
+        words = UNREADABLE_RESERVATION
     elif host.unreadable_pods:
         words = f"{UNREADABLE_PODS}: {', '.join(host.unreadable_pods)}"
     elif required and pod_bind_policy(host.bind.policy, "", required)[0] != cpus.bind:

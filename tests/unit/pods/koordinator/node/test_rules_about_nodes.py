@@ -85,6 +85,7 @@ def check(found: NodeImport, expect: dict[str, Any]) -> None:
     shown = {
         "traits": sorted(trait for trait in traits if trait.startswith("CUSTOM_KOORD_")),
         "unallocatable": format_cpu_list(found.unallocatable),
+        "unreadable": len(found.unreadable),
         "takeover": found.takeover,
         "kubelet_pods": pods,
         "providers": len(found.tree.providers),
