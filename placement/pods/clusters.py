@@ -24,6 +24,7 @@ from placement.pods.koordinator.node import (
     with_former_withholding,
 )
 from placement.pods.koordinator.settings import SETTINGS, node_labels, scheduler_settings
+from placement.pods.manifests.selection import CLOSED
 from placement.pods.node_importing import (
     ImportedNode,
     Importing,
@@ -41,6 +42,7 @@ from placement.providers.statements.clusters import (
     NAME,
     Cluster,
     NamedNode,
+    NewNode,
     Node,
     found,
     unknown,
@@ -48,7 +50,7 @@ from placement.providers.statements.clusters import (
 )
 from placement.providers.statements.contents import Stored
 from placement.providers.statements.providers import TreeMember
-from placement.providers.trees import TreeChange
+from placement.providers.trees import InTheWay, TreeChange
 from placement.storage.database import (
     Database,
     Executor,
@@ -66,6 +68,7 @@ _AT_ONCE = 500
 # Resource classes are shared by all clusters, and every list of classes has all of them.
 _MOST_CLASSES = 64
 _SHOWN = 10
+_GONE = "the node is gone, and what ran there has not ended yet"
 _LONGEST_FINDING = 200
 
 UNCHANGED = ImportedNode(False, TreeChange(), ())
@@ -212,23 +215,57 @@ class NodeImports:
 
     def delete(self, name: str, node_name: str) -> None:
         """Delete a node with its tree. Raises NotFound, InTheWay while pods or others use it."""
+        retry_until_deadline(lambda: self._delete(name, node_name))
 
-        def once() -> None:
-            with self._database.write() as transaction:
-                if clusters.lock(transaction, name) is None:
-                    raise unknown(name)
-                cluster = found(transaction, name)
-                node = clusters.find_node(transaction, cluster.id, node_name)
-                if node is None:
-                    raise unknown_node(name, node_name)
-                statements.lock_hosts(transaction, [node.provider_id])
-                state = self.state(transaction, cluster, node)
-                withdraw(transaction, self._writer, state, f"Node {node_name}")
-                host = {"resource_provider": state.root_uuid}
-                transaction.record(Action.DELETE, TargetKind.NODE, f"{name}/{node_name}", before=host)
-                catalog.remove_unused(transaction)
+    def delete_or_close(self, name: str, node_name: str) -> InTheWay | None:
+        """Delete a node, or close it to new pods while pods or others use it; return what is in the way then.
 
-        retry_until_deadline(once)
+        Raises NotFound.
+        """
+
+        def once() -> InTheWay | None:
+            try:
+                self._delete(name, node_name)
+            except InTheWay as used:
+                self._close(name, node_name)
+                return used.with_traceback(None)
+            return None
+
+        return retry_until_deadline(once)
+
+    def _locked(self, transaction: Transaction, name: str, node_name: str) -> tuple[Cluster, Node]:
+        """Lock a node, and return it with its cluster. Raises NotFound."""
+        if clusters.lock(transaction, name) is None:
+            raise unknown(name)
+        cluster = found(transaction, name)
+        node = clusters.find_node(transaction, cluster.id, node_name)
+        if node is None:
+            raise unknown_node(name, node_name)
+        statements.lock_hosts(transaction, [node.provider_id])
+        return cluster, node
+
+    def _delete(self, name: str, node_name: str) -> None:
+        with self._database.write() as transaction:
+            cluster, node = self._locked(transaction, name, node_name)
+            state = self.state(transaction, cluster, node)
+            withdraw(transaction, self._writer, state, f"Node {node_name}")
+            host = {"resource_provider": state.root_uuid}
+            transaction.record(Action.DELETE, TargetKind.NODE, f"{name}/{node_name}", before=host)
+            catalog.remove_unused(transaction)
+
+    def _close(self, name: str, node_name: str) -> None:
+        with self._database.write() as transaction:
+            _, node = self._locked(transaction, name, node_name)
+            annotations = node.manifest["metadata"].get("annotations") or {}
+            if CLOSED in annotations:
+                return
+            metadata = {**node.manifest["metadata"], "annotations": {**annotations, CLOSED: _GONE}}
+            manifest = {**node.manifest, "metadata": metadata}
+            row = NewNode(node_name, node.provider_id, manifest, node.topology_manifest)
+            clusters.update_nodes(transaction, {node.id: row})
+            providers.touch(transaction, (), [node.provider_id])
+            after = {"closed": _GONE}
+            transaction.record(Action.UPDATE, TargetKind.NODE, f"{name}/{node_name}", after=after)
 
     def import_again(self, transaction: Transaction, former: Cluster, attributes: PodAttributes) -> None:
         """Import all nodes of a cluster from the manifests that are stored, under its new settings.

@@ -26,7 +26,7 @@ from placement.engine.numa.host import (
     numa_used,
 )
 from placement.pods.host import Host, HostBinding, demand_on
-from placement.pods.manifests.selection import Taint
+from placement.pods.manifests.selection import NodeAttributes, Taint
 from placement.pods.model import PodRequest
 from placement.pods.node_info import NodeInfo
 
@@ -186,10 +186,16 @@ GUARD, KIND = ColumnKey("guard"), ColumnKey("kind of host")
 
 
 class NodeTaints(NamedTuple):
-    """A guard that keeps pods off a node unless they tolerate it."""
+    """A guard that keeps pods off a node unless they tolerate it; what `is_closed` no pod tolerates."""
 
     taints: tuple[Taint, ...]
     unschedulable: bool
+    is_closed: bool = False
+
+    @classmethod
+    def of(cls, attributes: NodeAttributes) -> NodeTaints:
+        """Return the guard of a node with these attributes."""
+        return cls(attributes.taints, attributes.unschedulable, attributes.closed is not None)
 
 
 @dataclass(frozen=True, eq=False)

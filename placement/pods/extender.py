@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from placement.common.gang import Gang
 from placement.common.pod_identity import ENDED_PHASES, canonical_uid
 from placement.engine.domain import request_scope
-from placement.engine.domain.errors import Conflict, NotFound, PlacementError, Unanswered
+from placement.engine.domain.errors import BadRequest, Conflict, NotFound, PlacementError, Unanswered
 from placement.engine.domain.explanation import ConditionKind
 from placement.engine.numa.host import Refusal, RefusalClass
 from placement.pods.clusters import Clusters
@@ -297,8 +297,10 @@ class Extender:
                     self._pods.delete(cluster, pod.namespace, pod.name, Precondition(pod.uid))
             staying = [present[pod.uid] for pod in recorded if pod.uid in present and not pod.is_leaving]
             leaving = [manifest for manifest in staying if manifest["metadata"].get("deletionTimestamp")]
-            if leaving:
-                self._pods.put_all(cluster, leaving)
+            for manifest in leaving:
+                # The list is of a moment ago: the pod may have been released since.
+                with suppress(BadRequest, Conflict):
+                    self._pods.report_known(cluster, manifest)
             return bool(vanished or leaving)
 
         return refresh

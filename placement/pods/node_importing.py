@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -75,6 +75,9 @@ class Importing:
     known: Node | None = None
     description: NodeDescription | None = None
     state: NodeInfo | None = None
+    # The former machine of that name, and the rows of the pods and reservations that stay with the name.
+    former: NodeInfo | None = None
+    staying: Sequence[int] = ()
     before: NodeAllocations = _EMPTY
     after: NodeAllocations = _EMPTY
     # Whether anything of it has been written.
@@ -127,10 +130,11 @@ class NodeImporting:
         for place, each in nodes.items():
             with self._concerning(place):
                 if each.state is not None and each.state.root_uuid != each.imported.tree.root.uuid:
-                    # The node came back with another uid: it is another machine.
-                    former = f"The former machine of node {each.name}"
-                    withdraw(self.transaction, self.writer, each.state, former)
-                    each.known = each.state = None
+                    # The Node was registered again: another object, on the same machine or on another. Only
+                    # Kubernetes knows which of its pods run on, so all of them keep what they hold.
+                    each.staying = statements.take_off(self.transaction, each.state.id)
+                    _remove(self.transaction, self.writer, each.state, f"The former node {each.name}")
+                    each.former, each.known, each.state = each.state, None, None
                     each.is_begun = True
         self._settle(nodes)
         for place, each in nodes.items():
@@ -139,12 +143,14 @@ class NodeImporting:
         outcomes: dict[int, ImportedNode | PlacementError] = dict(self._bring_about(nodes))
         going = {place: each for place, each in nodes.items() if place not in outcomes}
         self._save(going)
+        for each in going.values():
+            statements.put_on(self.transaction, self.ids[each.name], each.staying)
         for place, each in going.items():
             with self._concerning(place):
                 self._write(each, each.before, each.after)
-            warnings, state = each.imported.warnings, each.state
+            warnings, state = each.imported.warnings, each.state or each.former
             if state is not None:
-                held = {**state.others, **state.beside}
+                held = {} if each.state is None else {**state.others, **state.beside}
                 beyond = beyond_offers(each.described.template.offers, state.holders, held)
                 warnings = (*warnings, *beyond)
             outcomes[place] = ImportedNode(each.known is None, each.change, warnings)
@@ -201,10 +207,11 @@ class NodeImporting:
         for each in nodes.values():
             if each.state is not None:
                 each.before = stored[each.state.root_id]
-            state, template = each.state, each.described.template
+            state, template = each.state or each.former, each.described.template
             recorded = () if state is None else state.pods
             kept = () if state is None else state.reservations
-            others = {} if state is None else state.others
+            # Nothing but pods and reservations stays when the tree is made anew.
+            others = {} if each.state is None else each.state.others
             reported = reported_pods(self.cluster.name, template.imported, recorded)
             known_holders = (*recorded, *kept)
             if kept:
@@ -293,6 +300,9 @@ class NodeImporting:
         reported = {consumer_of(self.cluster.name, pod.uid) for pod in pods}
         fresh = (after.shares.keys() - before.shares.keys()) & reported
         bearers = {consumer: self.attributes.kubelet_pod(consumer) for consumer in sorted(fresh)}
+        if each.former is not None:
+            for pod in (*each.former.pods, *each.former.reservations):
+                bearers[pod.consumer] = self.attributes.pod(pod.consumer, pod.namespace)
         node_id = self.ids[each.name] if each.state is None else each.state.id
         change = NodeChange(node_id, self.cluster.id, each.described.identity, before, after, bearers)
         if not change.is_empty:
@@ -310,6 +320,11 @@ def withdraw(transaction: Transaction, writer: PodWriter, state: NodeInfo, what:
     if state.reservations:
         kept = {f"reservation {each.name}" for each in state.reservations}
         raise InTheWay(f"{what} still has reservations.", kept)
+    _remove(transaction, writer, state, what)
+
+
+def _remove(transaction: Transaction, writer: PodWriter, state: NodeInfo, what: str) -> None:
+    """Delete a node that has no rows of pods any more. Raises InTheWay if other consumers hold some of it."""
     stored = stored_accounts(transaction, [state])[state.root_id]
     change = NodeChange(state.id, state.cluster_id, state.identity, stored, _EMPTY, {})
     if not change.is_empty:

@@ -50,6 +50,7 @@ from placement.pods.schemas import (
     ClusterSettingsSchema,
     ClusterShownSchema,
     ClustersSchema,
+    NodeClosedSchema,
     NodeImportedSchema,
     NodeReferenceSchema,
     NodeSchema,
@@ -424,8 +425,29 @@ def post_nodes(cluster: str) -> Response:
     return json_response(dump(NodesImportedSchema, named, context=cluster))
 
 
-@_node("DELETE", f"{_CLUSTERS_RULE}nodes:delete", described=_DELETED)
+_CLOSES = Parameter(
+    "closes",
+    "A node in use is closed to new pods instead of refusing: 202 says what is in the way.",
+    {"type": "string", "const": "true"},
+)
+
+
+@_node(
+    "DELETE",
+    f"{_CLUSTERS_RULE}nodes:delete",
+    described=Operation({204: EMPTY, 202: NodeClosedSchema}, errors=[409], query=[_CLOSES]),
+)
 def delete_node(cluster: str, node: str) -> Response:
-    """Delete a node that no consumer uses."""
-    use_cases().nodes.delete(cluster, node)
-    return empty_response()
+    """Delete a node that no consumer uses; on request, close one that is in use."""
+    given = parameters()
+    refuse_unknown(given, names_of([_CLOSES], NEWEST))
+    closes = single(given, "closes")
+    if closes not in (None, "true"):
+        raise BadRequest(f"closes: must be true, or left out, not {closes!r}")
+    if closes is None:
+        use_cases().nodes.delete(cluster, node)
+        return empty_response()
+    used = use_cases().nodes.delete_or_close(cluster, node)
+    if used is None:
+        return empty_response()
+    return json_response(dump(NodeClosedSchema, (node, used), context=cluster), 202)

@@ -42,10 +42,13 @@ def record(
     view: ClusterSnapshot,
     document: PodDocument,
     attributes: PodAttributes,
-) -> tuple[bool, PodAnswer]:
+    *,
+    only_known: bool = False,
+) -> tuple[bool, PodAnswer] | None:
     """Record a pod where it runs, and return whether it is new, and the answer.
 
-    Raises ManifestError, BadRequest, NodeChanged, Conflict.
+    With `only_known` a pod that is not recorded with this uid on this node stays unrecorded, and None is
+    returned. Raises ManifestError, BadRequest, NodeChanged, Conflict.
     """
     facts, sought = view.facts, PodKey(document.namespace, document.name, document.uid)
     known = statements.namesakes(transaction, facts.id, *sought)
@@ -58,6 +61,8 @@ def record(
     if root_id is not None and root_id not in locked.states:
         raise NodeChanged(f"Node {document.host} was replaced meanwhile.")
     writer.check_namesakes(transaction, facts, [sought], known)
+    if only_known and (same is None or same.root_id is None or same.root_id != root_id):
+        return None
     report: PodEntry
     if root_id is None:
         report, stays = PodEntry(document, _read(facts, document, same, KubeletPolicy())[1]), True

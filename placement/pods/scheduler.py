@@ -131,10 +131,9 @@ class PodScheduler:
             view = self.expire_and_view(cluster)
             if not is_fact:
                 return self._place(view, document, node, refusing, may_wait=may_wait)
-            attributes = self._writer.register_attributes(view.facts, [document.namespace])
-            with self._database.write() as transaction:
-                is_new, answer = record(transaction, self._writer, view, document, attributes)
-            return PlacementResult(is_new, False, answer)
+            recorded = self._record(view, document)
+            assert recorded is not None
+            return PlacementResult(recorded[0], False, recorded[1])
 
         if is_fact:
             return retry_until_deadline(once)
@@ -146,6 +145,25 @@ class PodScheduler:
             raise
         (count_won if taken.is_placed else count_repeated)(kind)
         return taken
+
+    def report_known(self, cluster: str, manifest: Mapping[str, Any]) -> None:
+        """Record what a running pod says by now, if it is recorded with this uid on its node.
+
+        A caller that read the pod a moment ago must not bring back one that was released since: no later
+        event would release it again. Raises NotFound for the cluster, ManifestError, BadRequest, Conflict,
+        Unavailable.
+        """
+        document = PodDocument.whole(cluster, manifest)
+        retry_until_deadline(
+            lambda: self._record(self._cluster_cache.snapshot(cluster), document, only_known=True)
+        )
+
+    def _record(
+        self, view: ClusterSnapshot, document: PodDocument, *, only_known: bool = False
+    ) -> tuple[bool, PodAnswer] | None:
+        attributes = self._writer.register_attributes(view.facts, [document.namespace])
+        with self._database.write() as transaction:
+            return record(transaction, self._writer, view, document, attributes, only_known=only_known)
 
     def _place(
         self,

@@ -173,7 +173,7 @@ def recounted(table: NodeTable, nodes: NodeRows, rows: Iterable[int]) -> NodeTab
     numbers, found = NodeNumbers(), list[Written]()
     for row in rows:
         node = nodes[row]
-        guard = NodeTaints(node.attributes.taints, node.attributes.unschedulable)
+        guard = NodeTaints.of(node.attributes)
         found.append((row, guard, kind_of(node.host), numbers.of(node)))
     after = written(table, found)
     is_full = max(len(after.guards), len(after.kinds)) > 2 * len(nodes) + _SPARE

@@ -326,6 +326,18 @@ def replace_statuses(transaction: Transaction, statuses: Mapping[int, Mapping[st
     _REPLACE.run(transaction, rows, now=transaction.now)
 
 
+def take_off(transaction: Transaction, node_id: int) -> list[int]:
+    """Take all pods and reservations off a node, and return the ids of their rows, otherwise unchanged."""
+    off = sa.update(_pods).where(_pods.c.node_id == node_id).values(node_id=None)
+    return sorted(transaction.execute(off.returning(_pods.c.id)).scalars())
+
+
+def put_on(transaction: Transaction, node_id: int, ids: Collection[int]) -> None:
+    """Put pods and reservations that were taken off a node on this one; nothing else of them changes."""
+    for some in portions(sorted(ids), _AT_ONCE):
+        transaction.execute(sa.update(_pods).where(_pods.c.id.in_(some)).values(node_id=node_id))
+
+
 def lock_rows(transaction: Transaction, ids: Collection[int]) -> None:
     """Lock rows by id: rows of pods on no node, which no lock of a host protects."""
     statement = sa.select(_pods.c.id).where(_pods.c.id.in_(sorted(ids))).order_by(_pods.c.id)

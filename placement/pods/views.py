@@ -14,6 +14,7 @@ from placement.allocations.kubernetes_resources import host_class
 from placement.allocations.orders import PODS
 from placement.allocations.statements import lists
 from placement.allocations.statements.lists import ListedHolding
+from placement.common.manifest import shown
 from placement.engine.domain import request_scope
 from placement.engine.numa.cpus import CpuSet, LogicalCpu, SharedPool
 from placement.pods.cache import ClusterCache, ClusterFacts, NodeLoader
@@ -218,6 +219,7 @@ class ClosedNode(NamedTuple):
 class Closure(StrEnum):
     """A reason why a node takes no pods, or only some."""
 
+    CLOSED = "closed"
     CORDONED = "cordoned"
     TAINTED = "tainted"
     UNREADABLE = "unreadable"
@@ -261,6 +263,8 @@ def _pods_on(node: NodeInfo) -> int:
 
 def closures(node: NodeInfo) -> Iterator[tuple[Closure, str]]:
     """Yield the reasons for which a node takes no pods, or only some."""
+    if node.attributes.closed is not None:
+        yield Closure.CLOSED, f"it takes no new pod: {shown(node.attributes.closed)}"
     if node.attributes.unschedulable:
         yield Closure.CORDONED, "it is cordoned (spec.unschedulable)"
     for taint in node.attributes.taints:

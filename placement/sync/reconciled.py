@@ -83,9 +83,11 @@ class Rejections:
             if rejection.again_at is not None and rejection.again_at <= now
         }
 
-    def ripen(self) -> set[Key]:
-        """Make all conflicts due now, and return the things."""
+    def ripen(self, among: Collection[Key] | None = None) -> set[Key]:
+        """Make all conflicts due now, or the ones among these things, and return the things."""
         conflicts = self.ripe(float("inf"))
+        if among is not None:
+            conflicts &= set(among)
         for key in conflicts:
             self._found[key].again_at = 0.0
         return conflicts
@@ -233,6 +235,7 @@ class ReconciledPods(Reconciled):
         self._namespaces = namespaces
         self._waiting: dict[Key, str] = {}
         self._ended: set[PodId] = set()
+        self._left: set[str] = set()
         self._sent_at = -GATHERED_SECONDS
 
     @property
@@ -269,10 +272,12 @@ class ReconciledPods(Reconciled):
 
         A pod that no list and no event has shown may be too new for them, so Kubernetes is asked.
         """
-        seen = self._store.get(key_of(pod))
-        if seen is None or seen.uid != pod.uid:
-            seen = self._asked(pod)
+        seen = self._seen(pod)
         return seen is None or seen.over
+
+    def _seen(self, pod: PodId) -> WatchedObject | None:
+        seen = self._store.get(key_of(pod))
+        return seen if seen is not None and seen.uid == pod.uid else self._asked(pod)
 
     def release_ended(self) -> int:
         """Release pods that are over or gone; return how many held something. Raises ServiceError."""
@@ -282,13 +287,34 @@ class ReconciledPods(Reconciled):
             self._ended.discard(pod)
         return released
 
-    def release_from(self, node: str) -> int:
-        """Release all pods on that node; pods that still occupy it become due again. Raises ServiceError."""
-        leaving = sorted(pod.id for pod in self._service.pods(node) if self.is_ours(pod))
-        for pod in leaving:
-            self._release(pod)
-            self._due.add(key_of(pod))
-        return len(leaving)
+    def release_ended_on(self, node: str) -> None:
+        """Release the pods recorded on that node that are over, gone, or on another node in Kubernetes.
+
+        Each is asked for by its uid; a pod that waits may be about to be bound there, and stays. Raises
+        ServiceError, ApiServerError.
+        """
+        for pod in [each for each in self._service.pods(node) if self.is_ours(each)]:
+            seen = self._seen(pod.id)
+            if seen is None or seen.over or seen.node not in (None, node):
+                self._release(pod.id)
+            else:
+                self._held.setdefault(key_of(pod.id), HeldObject(None, pod.id.uid, node))
+
+    def left_nodes(self) -> set[str]:
+        """Return the nodes that pods have left since the last call."""
+        left, self._left = self._left, set()
+        return left
+
+    def unrecorded_on(self) -> set[str]:
+        """Return the nodes with pods that are to be sent, and are not recorded there with their uid."""
+        found = set[str]()
+        for key in self._due | self._waiting.keys():
+            seen, held = self._store.get(key), self._held.get(key)
+            if seen is not None and seen.node is not None:
+                is_there = held is not None and (held.uid, held.node) == (seen.uid, seen.node)
+                if not is_there and not self._sending.rejections.holds_back(key, seen.mark):
+                    found.add(seen.node)
+        return found
 
     def _release(self, pod: PodId) -> bool:
         released = self._service.release(pod)
@@ -302,6 +328,8 @@ class ReconciledPods(Reconciled):
         held = self._held.get(key)
         if held is not None and held.uid == pod.uid:
             del self._held[key]
+            if held.node is not None:
+                self._left.add(held.node)
 
     def arrived(self, node: str) -> None:
         """Note that the service has that node now."""
@@ -329,6 +357,9 @@ class ReconciledPods(Reconciled):
             return None
         if not has_node(seen.node):
             self._waiting[key] = seen.node
+            if held and held.uid == seen.uid and held.node not in (None, seen.node):
+                # It does not run where it is recorded.
+                self._ended.add(PodId(key.namespace, key.name, seen.uid))
             return None
         return None if self._sending.rejections.holds_back(key, seen.mark) else (key, seen)
 
@@ -476,10 +507,22 @@ class _Sendable(NamedTuple):
     held: HeldObject
     seen: WatchedObject
     topology: WatchedObject | None
+    is_closed: bool
+    replaces: bool
+
+
+CLOSED = "placement/closed"
+_UNRECORDED = "not all pods that run there are recorded yet"
 
 
 class ReconciledNodes(Reconciled):
-    """The nodes that the service holds, and the nodes that are due."""
+    """The nodes that the service holds, and the nodes that are due.
+
+    No CPU of a running pod may look free meanwhile. So a node that is gone is deleted only once its pods are:
+    until then the service keeps it, closed to new pods. A node that may be new to the service is sent closed
+    while pods run there that are not recorded, and opened after them. A node that comes back with another uid
+    keeps its pods, which the service takes over in the transaction that takes the node.
+    """
 
     def __init__(
         self,
@@ -492,40 +535,53 @@ class ReconciledNodes(Reconciled):
         super().__init__(service, store, sending)
         self._pods = pods
         self._reservations = reservations
+        self._opening: set[Key] = set()
 
     def has(self, name: str) -> bool:
-        """Return whether both sides have that node, so that it may take pods."""
-        key = _node_key(name)
-        return key in self._held and self._store.get(key) is not None
+        """Return whether the service has that node, so that it takes pods that run there."""
+        return _node_key(name) in self._held
 
     def compare(self) -> None:
         """Look at what the service holds. Raises ServiceError."""
         self._holds(map(_node_key, self._service.nodes()))
 
     def delete_gone(self) -> int:
-        """Delete nodes that are gone, their pods first; return how many. Raises ServiceError."""
+        """Delete nodes that are gone; return how many. Raises ServiceError, ApiServerError.
+
+        A node stays, closed, while pods on it are neither over nor gone, or other consumers hold some of it.
+        It is tried again when pods leave it, and from time to time.
+        """
         deleted = 0
+        left = map(_node_key, self._pods.left_nodes())
+        self._due.update(self._sending.rejections.ripen(list(left)))
         for key in sorted(self._due):
             if self._store.get(key) is not None:
                 continue
             if key not in self._held:
                 self._sending.settled(key)
             else:
-                self._release_from(key.name)
-                if self._sending.accepted(key, None, partial(self._service.delete, "nodes", key.name)):
+                self._pods.release_ended_on(key.name)
+                self._reservations.release_from(key.name)
+                # If it comes back it is to be opened, whatever it was sent as before.
+                self._held[key] = HeldObject()
+                if self._sending.accepted(key, None, partial(self._service.delete_node, key.name)):
                     del self._held[key]
                     deleted += 1
             self._due.discard(key)
         return deleted
 
-    def _release_from(self, name: str) -> None:
-        self._pods.release_from(name)
-        self._reservations.release_from(name)
+    def open(self) -> int:
+        """Open nodes that were sent closed, after their pods; return how many. Raises ServiceError."""
+        self._due |= self._opening
+        self._opening.clear()
+        return self.put()
 
     def put(self) -> int:
         """Send nodes that are new or changed; return how many were taken. Raises ServiceError."""
         taken = 0
-        batches = list(portions(self._collected(self._sendable), _NODES_IN_CALL))
+        unrecorded = self._pods.unrecorded_on() if self._due else set[str]()
+        sendable = self._collected(lambda key: self._sendable(key, unrecorded))
+        batches = list(portions(sendable, _NODES_IN_CALL))
         if not batches:
             return 0
         with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
@@ -535,9 +591,23 @@ class ReconciledNodes(Reconciled):
                     if self._took(node.key, node.held, outcome):
                         taken += 1
                         self._pods.arrived(node.key.name)
+                        if node.is_closed:
+                            self._held[node.key] = HeldObject()
+                            self._opening.add(node.key)
+                    elif node.replaces:
+                        self._withdraw(node.key)
         return taken
 
-    def _sendable(self, key: Key) -> _Sendable | None:
+    def _withdraw(self, key: Key) -> None:
+        """Delete or close the former node of a name, as the one that came instead was refused."""
+        self._held[key] = HeldObject()
+        refusal = outcome_of(partial(self._service.delete_node, key.name)).refusal
+        if refusal is None:
+            del self._held[key]
+        elif not is_refusal(refusal):
+            raise refusal
+
+    def _sendable(self, key: Key, unrecorded: Collection[str]) -> _Sendable | None:
         node = self._store.get(key)
         if node is None:
             return None
@@ -546,17 +616,21 @@ class ReconciledNodes(Reconciled):
         held = self._held.get(key)
         if (held and held.mark == mark) or self._sending.rejections.holds_back(key, mark):
             return None
-        if held and held.uid not in (None, node.uid):
-            # Another machine under the same name: what ran on the old one does not run here.
-            self._release_from(key.name)
-        return _Sendable(key, HeldObject(mark, node.uid), node, topology)
+        is_known = held is not None and held.uid == node.uid
+        is_closed = not is_known and key.name in unrecorded
+        replaces = held is not None and held.uid not in (None, node.uid)
+        return _Sendable(key, HeldObject(mark, node.uid), node, topology, is_closed, replaces)
 
     def _send(self, batch: Sequence[_Sendable]) -> Sequence[Sent]:
         """Send nodes without volatile parts, so that the service recognises what it has already."""
         nodes: list[tuple[str, Mapping[str, Any], Mapping[str, Any] | None]] = []
         for each in batch:
             topology = None if each.topology is None else lasting_part(each.topology.manifest)
-            nodes.append((each.key.name, lasting_part(each.seen.manifest), topology))
+            node = lasting_part(each.seen.manifest)
+            if each.is_closed:
+                annotations = node["metadata"].get("annotations") or {}
+                node["metadata"]["annotations"] = {**annotations, CLOSED: _UNRECORDED}
+            nodes.append((each.key.name, node, topology))
         return self._service.put_nodes(nodes)
 
 

@@ -69,6 +69,22 @@ class ServiceCluster:
     def nodes(self) -> list[str]:
         return [node["name"] for node in self._client.get(self._at("nodes"))["nodes"]]
 
+    def delete_node(self, name: str) -> bool:
+        """Delete a node and return whether it was there.
+
+        While pods or others use it, the service closes it to new pods instead. This is raised as a conflict.
+        """
+        self._allow()
+        try:
+            closed = self._client.delete(self._at("nodes", name), [("closes", "true")])
+        except ServiceError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            return False
+        if closed is not None:
+            raise ServiceError(f"it is closed to new pods: {closed['in_the_way']}", CONFLICT)
+        return True
+
     def put_nodes(self, nodes: Sequence[NodeManifests]) -> list[Sent]:
         """Create or update many nodes; return what became of each, in their order."""
         items = [manifest for _, *manifests in nodes for manifest in manifests if manifest is not None]

@@ -121,10 +121,10 @@ class Progress:
 class Reconciler:
     """A reconciler that compares the store with what the service holds, and sends the difference.
 
-    Order: pods that end, reservations that end, nodes that go (their pods first), nodes that come or change,
-    pods that come or change, then reservations: the service finds room for these beside what runs. So room is
-    given back before it is asked for, and a node is there before its pods; pods of a node that the service
-    does not have wait for it. Whatever is not done when a call fails stays due.
+    Order: pods that end, reservations that end, nodes that go, nodes that come or change, pods that come or
+    change, nodes that are opened after their pods, then reservations: the service finds room for these beside
+    what runs. So room is given back before it is asked for, and a node is there before its pods; pods of a
+    node that the service does not have wait for it. Whatever is not done when a call fails stays due.
     """
 
     def __init__(
@@ -215,6 +215,7 @@ class Reconciler:
         if gathering and self.gathers:
             return changes
         changes += self._pods.put(self._nodes.has)
+        changes += self._nodes.open()
         return changes + self._reservations.put()
 
     def settle_all(self) -> None:

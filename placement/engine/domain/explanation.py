@@ -35,6 +35,7 @@ class ConditionKind(StrEnum):
     TREE_KIND = "tree_kind"
     COMBINATION = "combination"
     # Conditions of a pod on a node.
+    CLOSED = "closed"
     CORDON = "cordon"
     TAINTS = "taints"
     LABELS = "labels"

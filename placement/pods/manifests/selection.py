@@ -28,6 +28,8 @@ class Taint(NamedTuple):
 
 
 CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+CLOSED = "placement/closed"
+"""The annotation of a node that takes no new pod, whatever the pod tolerates; its text says why."""
 
 
 class Toleration(NamedTuple):
@@ -77,6 +79,8 @@ class NodeAttributes:
     labels: Mapping[str, str]
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
+    closed: str | None = None
+    """Why no new pod goes there, whatever it tolerates; None where the node is open."""
 
 
 def read_attributes(document: Mapping[str, Any], report: ManifestReport | None = None) -> NodeAttributes:
@@ -92,6 +96,7 @@ def read_attributes(document: Mapping[str, Any], report: ManifestReport | None =
             for entry in spec.member("taints").elements()
         ),
         unschedulable=spec.member("unschedulable").flag(default=False) is True,
+        closed=metadata.member("annotations").member(CLOSED).text(),
     )
 
 

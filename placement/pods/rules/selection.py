@@ -17,7 +17,10 @@ from placement.pods.snapshot import LabelKey, NodeColumns
 
 UNSCHEDULABLE = "node(s) were unschedulable"
 UNTOLERATED = "node(s) had untolerated taint"
+CLOSED = "node(s) were closed to new pods"
 
+_IS_CLOSED = Obstacle(ConditionKind.CLOSED)
+_OPEN = Condition(ConditionKind.CLOSED, "not closed to new pods")
 _CORDON, _TAINTS = Obstacle(ConditionKind.CORDON), Obstacle(ConditionKind.TAINTS)
 _NOT_CORDONED = Condition(
     ConditionKind.CORDON, "not cordoned, or that is tolerated", forbidden=(str(CORDONED),)
@@ -27,7 +30,9 @@ _FREE_OF_TAINTS = Condition(ConditionKind.TAINTS, "no taint that the pod does no
 
 def guard_refusal(guard: NodeTaints, selection: NodeSelection) -> Refusal | None:
     """Return why a pod may not go to nodes with these taints, in the words of kube-scheduler."""
-    taints, unschedulable = guard
+    taints, unschedulable, is_closed = guard
+    if is_closed:
+        return Refusal((CLOSED,), RefusalClass.UNRESOLVABLE, _IS_CLOSED)
     if unschedulable and not any(toleration.covers(CORDONED) for toleration in selection.tolerations):
         return Refusal((UNSCHEDULABLE,), RefusalClass.UNRESOLVABLE, _CORDON)
     taint = next(untolerated(taints, selection.tolerations), None)
@@ -38,21 +43,21 @@ def guard_refusal(guard: NodeTaints, selection: NodeSelection) -> Refusal | None
 
 
 class Taints(Rule):
-    """A rule that pods tolerate the taints of their node."""
+    """A rule that pods tolerate the taints of their node, which must not be closed."""
 
     def mask(self, columns: NodeColumns, pod: IncomingPod) -> Mask:
         """Return the nodes with a guard that the pod tolerates, decided once per distinct guard."""
         return columns.table.where_guard(lambda guard: guard_refusal(guard, pod.selection) is None)
 
     def refuse(self, node: NodeInfo, pod: IncomingPod) -> Refusal | None:
-        """Return which taint, or that the node is cordoned, keeps the pod off."""
-        attributes = node.attributes
-        if not (attributes.taints or attributes.unschedulable):
-            return None
-        return guard_refusal(NodeTaints(attributes.taints, attributes.unschedulable), pod.selection)
+        """Return which taint, or that the node is cordoned or closed, keeps the pod off."""
+        guard = NodeTaints.of(node.attributes)
+        return guard_refusal(guard, pod.selection) if any(guard) else None
 
     def conditions(self, pod: IncomingPod, failed: Collection[Obstacle]) -> Stated:
-        """Yield both stages, whether any node failed them or not."""
+        """Yield the stages of cordon and taints, and the one of closed nodes if any node failed it."""
+        if _IS_CLOSED in failed:
+            yield _IS_CLOSED, _OPEN
         yield _CORDON, _NOT_CORDONED
         yield _TAINTS, _FREE_OF_TAINTS
 

@@ -1,0 +1,475 @@
+"""A Node that is deleted and registered again: what runs on it keeps its CPUs, and no pod gets them twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from placement.app import build
+from placement.engine.numa.cpus import format_cpu_list, parse_cpu_list
+from placement.storage.database import Database
+from tests import pod_invariants
+from tests.client import Client
+from tests.conftest import compatible
+from tests.kubernetes import CLUSTER, ROWS, node_manifests, pod_manifest
+from tests.reservations import reservation
+from tests.stepping import (
+    NODE,
+    POD,
+    TOPOLOGY,
+    Kubernetes,
+    Scheduling,
+    Stepped,
+    cpus_of,
+    node_of,
+    recorded,
+    runs,
+)
+
+pytestmark = pytest.mark.one_database
+HOST = "host-0"
+CONSUMER = "1a2b3c4d-0000-4000-8000-00000000000a"
+
+
+@pytest.fixture
+def kubernetes() -> Kubernetes:
+    return Kubernetes()
+
+
+@pytest.fixture
+def api(database: Database, kubernetes: Kubernetes) -> Iterator[Client]:
+    """A service that may bind in that Kubernetes."""
+    application = build(database, compatible(), binders=kubernetes)
+    yield Client(application.test_client())
+    application.extensions["placement_use_cases"].close()
+
+
+@pytest.fixture
+def sync(kubernetes: Kubernetes, api: Client) -> Stepped:
+    """A synchronization that runs, and knows a machine of 16 CPUs."""
+    kubernetes.register(HOST)
+    found = Stepped(kubernetes, api)
+    found.catch_up()
+    return found
+
+
+@pytest.fixture
+def scheduling(kubernetes: Kubernetes, api: Client) -> Scheduling:
+    return Scheduling(kubernetes, api)
+
+
+def full(kubernetes: Kubernetes, scheduling: Scheduling, sync: Stepped, count: int = 8) -> None:
+    """Pods of 2 CPUs run on the machine; eight of them fill it."""
+    for number in range(count):
+        kubernetes.create_pod(f"run-{number}")
+        assert scheduling.schedule(f"run-{number}") == HOST
+    sync.see()
+    sync.settle()
+
+
+def owners(kubernetes: Kubernetes, api: Client) -> dict[tuple[str, int], set[str]]:
+    """The pods that run or are recorded with each CPU of each node."""
+    found: dict[tuple[str, int], set[str]] = {}
+    having = [(pod["metadata"]["name"], node_of(pod), cpus_of(pod)) for pod in kubernetes.pods() if runs(pod)]
+    having += [(name, pod["node"], pod_cpus(api, name)) for name, pod in recorded(api).items()]
+    for name, node, cpus in having:
+        for cpu in cpus:
+            found.setdefault((str(node), cpu), set()).add(name)
+    return found
+
+
+def pod_cpus(api: Client, name: str) -> frozenset[int]:
+    """The CPUs that a recorded pod has."""
+    return frozenset(parse_cpu_list(api.get(f"{CLUSTER}/pods/default/{name}").json["cpuset"]))
+
+
+def none_twice(kubernetes: Kubernetes, api: Client) -> None:
+    twice = {cpu: names for cpu, names in owners(kubernetes, api).items() if len(names) > 1}
+    assert not twice, twice
+
+
+def others_try(kubernetes: Kubernetes, scheduling: Scheduling, sync: Stepped, count: int = 6) -> None:
+    """Pods wait, and kube-scheduler tries them before each call of the synchronization."""
+    for number in range(count):
+        kubernetes.create_pod(f"wait-{number}")
+
+    def tries() -> None:
+        for pod in kubernetes.pods():
+            if not node_of(pod) and pod["metadata"]["name"].startswith("wait"):
+                scheduling.schedule(pod["metadata"]["name"])
+
+    sync.between = tries
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize("same_uid", [False, True])
+@pytest.mark.parametrize("running", [8, 4])
+@pytest.mark.parametrize("when", ["at once", "later", "while no synchronization runs"])
+def test_no_cpu_has_two_owners_when_a_node_comes_back(
+    kubernetes, api, sync, scheduling, database, when, running, same_uid
+):
+    full(kubernetes, scheduling, sync, running)
+    uid = kubernetes.objects[NODE, HOST]["metadata"]["uid"] if same_uid else None
+    if when == "while no synchronization runs":
+        sync.stop()
+    kubernetes.delete(NODE, HOST)
+    if when == "later":
+        sync.see()
+        sync.settle()
+    others_try(kubernetes, scheduling, sync)
+    kubernetes.register(HOST, uid=uid)
+    sync.between()
+    none_twice(kubernetes, api)
+    sync.catch_up()
+    sync.between()
+    none_twice(kubernetes, api)
+    sync.catch_up()
+    expected = {f"run-{number}" for number in range(running)}
+    assert expected <= recorded(api).keys()
+    assert len(recorded(api)) == min(8, running + 6)
+    pod_invariants.check(database, "edge")
+
+
+def test_pods_that_end_while_their_node_is_away_are_released(kubernetes, api, sync, scheduling):
+    full(kubernetes, scheduling, sync)
+    sync.stop()
+    kubernetes.delete(NODE, HOST)
+    kubernetes.delete(POD, "run-0")
+    kubernetes.end("run-1")
+    sync.start()
+    sync.settle()
+    kubernetes.delete(POD, "run-2")
+    kubernetes.end("run-3", "Failed")
+    sync.see()
+    sync.settle()
+    assert sorted(recorded(api)) == ["run-4", "run-5", "run-6", "run-7"]
+    kubernetes.register(HOST)
+    kubernetes.delete(POD, "run-4")
+    sync.see(POD)
+    sync.settle()
+    sync.see()
+    sync.settle()
+    assert sorted(recorded(api)) == ["run-5", "run-6", "run-7"]
+    none_twice(kubernetes, api)
+
+
+def test_a_node_that_is_gone_is_closed_and_goes_with_its_last_pod(kubernetes, api, sync, scheduling):
+    full(kubernetes, scheduling, sync, 2)
+    kubernetes.delete(NODE, HOST)
+    sync.see()
+    sync.settle()
+    assert "it is closed to new pods: Node host-0 still has pods." in sync.said.getvalue()
+    assert sorted(recorded(api)) == ["run-0", "run-1"]
+    listed = api.get(f"{CLUSTER}/nodes?include=state").json["nodes"]
+    assert [node["closed"] for node in listed] == [["closed"]]
+    # Whatever it tolerates, and whoever asks.
+    tolerant = pod_manifest(tolerations=[{"operator": "Exists"}])
+    preview = api.post(f"{CLUSTER}/pods/preview", {"pod": tolerant, "nodeNames": [HOST]}).json
+    assert preview["message"] == "0/1 nodes are available: 1 node(s) were closed to new pods."
+    assert preview["explanation"]["stages"][0]["condition"] == "not closed to new pods"
+    assert api.put(f"{CLUSTER}/pods/default/new", tolerant).status_code == 409
+    kubernetes.delete(POD, "run-0")
+    sync.see()
+    sync.settle()
+    assert sorted(recorded(api)) == ["run-1"]
+    kubernetes.delete(POD, "run-1")
+    sync.see()
+    sync.settle()
+    assert api.get(f"{CLUSTER}/nodes").json["nodes"] == []
+    assert "node host-0: well again" in sync.said.getvalue()
+
+
+def test_a_closed_node_opens_when_it_comes_back(kubernetes, api, sync, scheduling):
+    uid = kubernetes.objects[NODE, HOST]["metadata"]["uid"]
+    for again in (uid, None):
+        kubernetes.create_pod("web")
+        assert scheduling.schedule("web") == HOST
+        kubernetes.delete(NODE, HOST)
+        sync.see()
+        sync.settle()
+        kubernetes.register(HOST, uid=again)
+        kubernetes.create_pod("new")
+        assert scheduling.filter("new") == []
+        sync.see()
+        sync.settle()
+        assert scheduling.filter("new") == [HOST]
+        kubernetes.delete(POD, "web")
+        sync.see()
+        sync.settle()
+
+
+def test_pods_of_another_scheduler_are_recorded_before_their_node_opens(kubernetes, api, sync, scheduling):
+    """They were bound while the node was away, or are on a node that the service does not have yet."""
+    full(kubernetes, scheduling, sync, 2)
+    kubernetes.delete(NODE, HOST)
+    sync.see()
+    sync.settle()
+    taken = {cpu for name in recorded(api) for cpu in pod_cpus(api, name)}
+    free = format_cpu_list(set(range(16)) - taken)
+    kubernetes.create_pod("theirs", "12", node=HOST, status={"cpuset": free})
+    kubernetes.create_pod("elsewhere", "12", node="host-1", status={"cpuset": "4-15"})
+    others_try(kubernetes, scheduling, sync, 8)
+    kubernetes.register(HOST)
+    kubernetes.register("host-1")
+    sync.see()
+    sync.settle()
+    sync.between()
+    none_twice(kubernetes, api)
+    assert sorted(name for name in recorded(api) if name.startswith("wait")) == ["wait-0", "wait-1"]
+
+
+def test_a_cluster_that_is_made_anew_hands_out_no_cpu_that_is_in_use(kubernetes, api, sync, scheduling):
+    full(kubernetes, scheduling, sync, 6)
+    sync.stop()
+    for name in recorded(api):
+        assert api.delete(f"{CLUSTER}/pods/default/{name}").status_code == 204
+    assert api.delete(f"{CLUSTER}/nodes/{HOST}").status_code == 204
+    assert api.delete(CLUSTER).status_code == 204
+    others_try(kubernetes, Tolerant(kubernetes, api), sync)
+    sync.catch_up()
+    sync.between()
+    none_twice(kubernetes, api)
+    assert len(recorded(api)) == 8
+
+
+class Tolerant(Scheduling):
+    """kube-scheduler while there may be no cluster to ask about."""
+
+    def filter(self, name: str) -> list[str]:
+        """The nodes on which a pod fits, none of a cluster that is not there."""
+        is_there = self._api.get(CLUSTER).status_code == 200
+        return super().filter(name) if is_there else []
+
+
+def test_a_binding_in_flight_keeps_its_claim(kubernetes, api, sync, scheduling):
+    kubernetes.is_slow = True
+    pod = kubernetes.create_pod("slow")
+    assert "may still be bound" in scheduling.bind(pod, HOST)
+    claimed = pod_cpus(api, "slow")
+    for later in (False, True):
+        kubernetes.delete(NODE, HOST)
+        if later:
+            sync.see()
+            sync.settle(claims=True)
+        kubernetes.register(HOST)
+        sync.see()
+        sync.settle(claims=True)
+        sync.catch_up()
+        assert pod_cpus(api, "slow") == claimed
+    kubernetes.carry_out()
+    assert cpus_of(kubernetes.objects[POD, "slow"]) == claimed
+    sync.catch_up()
+    assert (recorded(api)["slow"]["node"], pod_cpus(api, "slow")) == (HOST, claimed)
+
+
+def test_what_is_bound_elsewhere_is_not_kept_on_a_node_that_is_gone(kubernetes, api, sync, scheduling):
+    kubernetes.register("host-1")
+    sync.catch_up()
+    for target in ("host-1", "host-9"):
+        pod = kubernetes.create_pod(f"to-{target}")
+        kubernetes.is_slow = True
+        scheduling.bind(pod, HOST)
+        kubernetes.is_slow = False
+        kubernetes.in_flight.clear()
+        kubernetes.bind("default", f"to-{target}", pod["metadata"]["uid"], target, {})
+    kubernetes.delete(NODE, HOST)
+    sync.see()
+    sync.settle()
+    assert {name: pod["node"] for name, pod in recorded(api).items()} == {"to-host-1": "host-1"}
+    assert [node["name"] for node in api.get(f"{CLUSTER}/nodes").json["nodes"]] == ["host-1"]
+
+
+def test_filter_brings_back_no_pod_that_was_released(kubernetes, api, sync, scheduling):
+    full(kubernetes, scheduling, sync)
+    kubernetes.begin_deletion("run-0")
+    kubernetes.create_pod("wait")
+
+    def pod_vanishes() -> None:
+        kubernetes.between = lambda: None
+        kubernetes.delete(POD, "run-0")
+        sync.see()
+        sync.settle()
+        assert "run-0" not in recorded(api)
+
+    kubernetes.between = pod_vanishes
+    scheduling.filter("wait")
+    assert "run-0" not in recorded(api)
+    assert scheduling.filter("wait") == [HOST]
+
+
+def test_filter_brings_back_no_pod_that_another_one_of_its_name_followed(kubernetes, api, sync, scheduling):
+    full(kubernetes, scheduling, sync)
+    kubernetes.begin_deletion("run-0")
+    kubernetes.create_pod("wait")
+
+    def pod_is_made_anew() -> None:
+        kubernetes.between = lambda: None
+        kubernetes.delete(POD, "run-0")
+        sync.see()
+        sync.settle()
+        kubernetes.create_pod("run-0")
+        assert scheduling.schedule("run-0") == HOST
+
+    kubernetes.between = pod_is_made_anew
+    scheduling.filter("wait")
+    uid = kubernetes.objects[POD, "run-0"]["metadata"]["uid"]
+    assert recorded(api)["run-0"]["uid"] == uid
+    assert api.get(f"{CLUSTER}/nodes/{HOST}").json["resources"]["PCPU"]["used"] == 16
+
+
+def test_a_pod_made_anew_under_its_name_has_what_it_was_given(kubernetes, api, sync, scheduling):
+    """As a StatefulSet does it, while the node is away, and while no synchronization runs."""
+    for away in (False, True):
+        kubernetes.create_pod("set-0")
+        assert scheduling.schedule("set-0") == HOST
+        kubernetes.delete(NODE, HOST)
+        kubernetes.delete(POD, "set-0")
+        if away:
+            sync.stop()
+        kubernetes.register(HOST)
+        pod = kubernetes.create_pod("set-0")
+        assert scheduling.schedule("set-0") == HOST
+        sync.catch_up()
+        assert recorded(api)["set-0"]["uid"] == pod["metadata"]["uid"]
+        none_twice(kubernetes, api)
+        kubernetes.delete(POD, "set-0")
+        sync.catch_up()
+        assert recorded(api) == {}
+
+
+def test_a_former_node_is_closed_if_the_one_that_came_instead_is_refused(kubernetes, api, sync, scheduling):
+    full(kubernetes, scheduling, sync, 2)
+    kubernetes.delete(NODE, HOST)
+    kubernetes.register(HOST, cpu="many")
+    kubernetes.create_pod("new")
+    sync.see()
+    sync.settle()
+    assert scheduling.filter("new") == []
+    assert sorted(recorded(api)) == ["run-0", "run-1"]
+    kubernetes.delete(NODE, HOST)
+    kubernetes.register(HOST)
+    sync.see()
+    sync.settle()
+    assert scheduling.filter("new") == [HOST]
+
+
+def test_two_synchronizations_do_no_harm_to_what_runs(kubernetes, api, sync, scheduling):
+    full(kubernetes, scheduling, sync, 6)
+    other = Stepped(kubernetes, api)
+    other.catch_up()
+    kubernetes.delete(NODE, HOST)
+    sync.see()
+    sync.settle()
+    kubernetes.register(HOST)
+    others_try(kubernetes, scheduling, sync)
+    other.between = sync.between
+    sync.see()
+    sync.settle()
+    # This one only hears now that the node was deleted.
+    other.see(NODE, most=1)
+    other.settle()
+    other.see()
+    other.settle()
+    sync.catch_up()
+    other.catch_up()
+    none_twice(kubernetes, api)
+    assert {f"run-{number}" for number in range(6)} <= recorded(api).keys()
+
+
+@pytest.mark.parametrize("profile", ["design", "koord-scheduler"])
+def test_a_topology_that_comes_later_finds_the_pods_with_their_cpus(
+    kubernetes, api, sync, scheduling, database, profile
+):
+    api.put(CLUSTER, {"profile": profile})
+    full(kubernetes, scheduling, sync, 6)
+    before = {name: pod_cpus(api, name) for name in recorded(api)}
+    kubernetes.delete(NODE, HOST)
+    kubernetes.delete(TOPOLOGY, HOST)
+    kubernetes.register(HOST, topology=False)
+    sync.see()
+    sync.settle()
+    kubernetes.create_pod("new")
+    assert scheduling.filter("new") == []
+    assert recorded(api).keys() == before.keys()
+    kubernetes.put(node_manifests(HOST)["nodeResourceTopology"])
+    others_try(kubernetes, scheduling, sync)
+    sync.see()
+    sync.settle()
+    sync.between()
+    none_twice(kubernetes, api)
+    assert {name: pod_cpus(api, name) for name in before} == before
+    pod_invariants.check(database, "edge")
+
+
+@pytest.mark.both_databases
+def test_a_smaller_machine_names_what_is_not_there_any_more(kubernetes, api, sync, scheduling, database):
+    full(kubernetes, scheduling, sync)
+    kubernetes.delete(NODE, HOST)
+    kubernetes.register(HOST, rows=ROWS[:8])
+    sync.see()
+    sync.settle()
+    said = sync.said.getvalue()
+    gone = {name for name in recorded(api) if f"of pod default/{name} are not there" in said}
+    assert len(gone) == 4
+    assert len(recorded(api)) == 8
+    pod_invariants.check(database, "edge")
+    kubernetes.register(HOST)
+    sync.see()
+    sync.settle()
+    none_twice(kubernetes, api)
+    assert sum(map(len, (pod_cpus(api, name) for name in recorded(api)))) == 16
+    pod_invariants.check(database, "edge")
+
+
+@pytest.mark.both_databases
+def test_reservations_stay_with_a_node_that_comes_back_at_once(kubernetes, api, sync, scheduling, database):
+    assert api.put(f"{CLUSTER}/reservations/kept", reservation("kept", "4")).status_code == 201
+    kept = api.get(f"{CLUSTER}/reservations/kept").json
+    full(kubernetes, scheduling, sync, 6)
+    kubernetes.delete(NODE, HOST)
+    kubernetes.register(HOST)
+    others_try(kubernetes, scheduling, sync)
+    sync.see()
+    sync.settle()
+    sync.between()
+    after = api.get(f"{CLUSTER}/reservations/kept").json
+    assert (after["node"], after["left"]) == (HOST, kept["left"])
+    assert len(recorded(api)) == 6
+    pod_invariants.check(database, "edge")
+
+
+def test_a_node_in_use_by_others_is_closed_and_opens_again(kubernetes, api, sync, scheduling):
+    root = api.get(f"{CLUSTER}/nodes/{HOST}").json["tree"]["uuid"]
+    body = {"allocations": {root: {"resources": {"CUSTOM_PODS": 1}}}, "consumer_type": "INSTANCE"}
+    labels = {"project_id": "p", "user_id": "u", "consumer_generation": None}
+    assert api.put(f"/allocations/{CONSUMER}", {**body, **labels}).status_code == 204
+    answer = api.delete(f"{CLUSTER}/nodes/{HOST}?closes=true")
+    assert answer.status_code == 202
+    assert answer.json["name"] == HOST
+    assert f"consumer {CONSUMER}" in answer.json["in_the_way"]
+    kubernetes.create_pod("new")
+    assert scheduling.filter("new") == []
+    # The same again changes nothing.
+    assert api.delete(f"{CLUSTER}/nodes/{HOST}?closes=true").status_code == 202
+    assert api.delete(f"{CLUSTER}/nodes/{HOST}").status_code == 409
+    manifests = node_manifests(HOST)
+    manifests["node"]["metadata"]["uid"] = kubernetes.objects[NODE, HOST]["metadata"]["uid"]
+    assert api.put(f"{CLUSTER}/nodes/{HOST}", manifests).status_code == 200
+    assert scheduling.filter("new") == [HOST]
+    # Another machine cannot take over what an instance holds of this one.
+    assert api.put(f"{CLUSTER}/nodes/{HOST}", node_manifests(HOST)).status_code == 409
+    assert api.delete(f"/allocations/{CONSUMER}").status_code == 204
+    assert api.delete(f"{CLUSTER}/nodes/{HOST}?closes=true").status_code == 204
+    assert api.delete(f"{CLUSTER}/nodes/{HOST}?closes=true").status_code == 404
+    assert api.delete(f"{CLUSTER}/nodes/{HOST}?closes=perhaps").status_code == 400
+
+
+def test_a_node_can_be_closed_by_an_annotation(kubernetes, api, sync, scheduling):
+    kubernetes.create_pod("new")
+    uid = kubernetes.objects[NODE, HOST]["metadata"]["uid"]
+    for given, nodes in (({"placement/closed": "a fan is loud"}, []), ({}, [HOST])):
+        kubernetes.register(HOST, uid=uid, annotations=given)
+        sync.see()
+        sync.settle()
+        assert scheduling.filter("new") == nodes
