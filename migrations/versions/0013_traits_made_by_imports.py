@@ -1,13 +1,13 @@
 """Traits say whether an import of a node made them
 
-Revision: 0012, follows 0011
+Revision: 0013, follows 0012
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0012"
-down_revision = "0011"
+revision = "0013"
+down_revision = "0012"
 branch_labels = None
 depends_on = None
 
