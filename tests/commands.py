@@ -77,14 +77,14 @@ def errors_of_start(*arguments: str, **environment: str) -> list[str]:
 @contextmanager
 def _not_serving() -> Iterator[None]:
     """This process keeps its logging, its figures and its rules."""
-    from placement.http import auth, gate
+    from placement.http import auth, policy_files
     from placement.metrics import sharing
     from placement.server import processes, settings
 
     with (
         mock.patch.object(sharing, "share"),
         mock.patch.object(settings, "start_logging"),
-        mock.patch.object(gate, "prepared", []),
+        mock.patch.object(policy_files, "prepared", []),
         mock.patch.object(auth, "prepared", {}),
         mock.patch.object(processes.Server, "run", side_effect=AssertionError("it serves")),
     ):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from placement.server import diagnosis
+from placement.server import diagnosis, settings
 from placement.storage import schema
 from placement.storage.database import Database
 from tests import commands
@@ -48,12 +48,13 @@ def test_all_errors_are_listed_beside_what_is_well(tmp_path: Path):
     assert code == 1
     assert {subject for subject, (severity, _) in found.items() if severity == "error"} == {
         "logging",
+        "rules",
         "scoring",
         "TLS",
         "database",
     }
     assert found["callers"][0] == "ok"
-    assert found["rules"] == ("warning", "there is no file none.json, so the default rules hold")
+    assert found["rules"] == ("error", "[oslo_policy] policy_file: there is no none.json.")
     assert "Start it" in found["database"][1]
 
 
@@ -111,6 +112,48 @@ def test_files_with_secrets_that_others_may_read_are_warnings(tmp_path: Path):
         code, found = checked(tmp_path, connection, f"[kubernetes]\nkubeconfig = {kubeconfig}\n")
     assert (code, found["secrets"][0]) == (0, "warning")
     assert str(kubeconfig) in found["secrets"][1]
+
+
+OF_DATABASE, OF_KEYSTONE = "[placement_database]", "[keystone_authtoken]"
+
+
+@pytest.mark.parametrize(
+    ("group", "line", "is_secret"),
+    [
+        (OF_DATABASE, "connection = postgresql://u:p@127.0.0.1:1/d", True),
+        (OF_DATABASE, "connection = postgresql://u@127.0.0.1:1/d", False),
+        (OF_DATABASE, "connection_parameters = sslpassword=p", True),
+        (OF_DATABASE, "connection_parameters = sslmode=require", False),
+        (OF_KEYSTONE, "password = p", True),
+        (OF_KEYSTONE, "password =", False),
+        (OF_KEYSTONE, "application_credential_secret = p", True),
+        (OF_KEYSTONE, "memcache_secret_key = p", True),
+        (OF_KEYSTONE, "username = placement", False),
+        ("[api]", "auth_strategy = token", False),
+    ],
+)
+def test_a_configuration_with_secrets_is_for_its_owner(
+    tmp_path: Path, group: str, line: str, *, is_secret: bool
+):
+    file = tmp_path / "placement.conf"
+    file.write_text(f"{group}\n{line}\n")
+    loaded, _ = settings.read([str(file)])
+    for mode, is_open in ((0o600, False), (0o640, True), (0o644, True)):
+        file.chmod(mode)
+        shown = [found.sentence for found in diagnosis._open_secrets(loaded)]
+        what = f"{file}: others than its owner may use {group} {line.partition(' ')[0]} in it"
+        assert [sentence.partition(";")[0] for sentence in shown] == [what] * (is_secret and is_open)
+
+
+def test_a_configuration_in_a_directory_and_behind_a_link_is_looked_at(tmp_path: Path):
+    real, link = tmp_path / "real.conf", tmp_path / "more" / "10.conf"
+    real.write_text("[keystone_authtoken]\npassword = p\n")
+    real.chmod(0o644)
+    link.parent.mkdir()
+    link.symlink_to(real)
+    loaded, _ = settings.read([], [str(link.parent)])
+    (found,) = diagnosis._open_secrets(loaded)
+    assert str(link) in found.sentence
 
 
 def test_without_a_format_findings_are_sentences():

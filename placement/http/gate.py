@@ -5,23 +5,20 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
-import yaml
 from flask import Blueprint, current_app, g, request
 from oslo_config import cfg
-from oslo_policy import opts, policy
+from oslo_policy import policy
 
 from placement.common.microversions import HEADER, NEWEST, SERVICE, Feature
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import BadRequest, Forbidden, NotFound
-from placement.engine.domain.identifiers import meant, near
-from placement.http import context
-from placement.http.context import Caller, HttpError, Misconfigured, admits_json, peeked
+from placement.http import context, policy_files
+from placement.http.context import Caller, HttpError, admits_json, peeked
 from placement.http.operations import (
     Operation,
     RouteGuard,
@@ -31,7 +28,8 @@ from placement.http.operations import (
     read,
     refuse_unknown,
 )
-from placement.http.rules import ELSEWHERE, list_rules
+from placement.http.policy_files import BadPolicy, Mark, are_settled, marks_of
+from placement.http.rules import ELSEWHERE
 
 Handler = Callable[..., Any]
 Target = dict[str, str]
@@ -185,14 +183,8 @@ def _named(cluster: Any) -> Target:
 # Authorisation: the rules of this service, changed by an operator's policy files.
 
 
-# The check that the library puts where it cannot parse a rule, and for "!".
-_REFUSAL = type(policy.RuleDefault("nobody", "!").check)
 _MEMORY_SECONDS = 1.0
 LOG = logging.getLogger(__name__)
-
-
-class BadPolicy(Misconfigured):
-    """An error of the policy files, which cannot be used; the message says why."""
 
 
 @policy.register("cluster")
@@ -210,105 +202,23 @@ class ClusterCheck(policy.Check):
         return wanted in creds.get("clusters", ())
 
 
-def _files(configuration: cfg.ConfigOpts) -> dict[Path, tuple[int, int, int]]:
-    """Return the policy files, in the order in which they count, with what changes when one is changed."""
-    options = configuration.oslo_policy
-    paths = [Path(file) for file in [configuration.find_file(options.policy_file)] if file]
-    for directory in map(configuration.find_file, options.policy_dirs):
-        # The library skips hidden files, too.
-        inside = Path(directory).glob("[!.]*") if directory else ()
-        paths += sorted(path for path in inside if path.is_file())
-    marks = {}
-    for path in paths:
-        with suppress(OSError):
-            status = path.stat()
-            marks[path] = status.st_mtime_ns, status.st_size, status.st_ino
-    return marks
-
-
-def enforcer_of(configuration: cfg.ConfigOpts) -> policy.Enforcer:
-    """Return an enforcer of the present files, which are not read again. Raises BadPolicy."""
-    opts._register(configuration)
-    for path in _files(configuration):
-        _check(path)
-    enforcer = policy.Enforcer(configuration)
-    # Every rule has the same older default; one line in the documentation says it better than a warning
-    # per rule and process.
-    enforcer.suppress_deprecation_warnings = True
-    enforcer.suppress_default_change_warnings = True
-    enforcer.register_defaults(list(list_rules()))
-    try:
-        enforcer.load_rules()
-        enforcer.check_rules(raise_on_violation=True)
-    except policy.InvalidDefinitionError as error:
-        raise BadPolicy(f"{configuration.oslo_policy.policy_file}: {_one_line(error)}.") from None
-    except cfg.ConfigSourceValueError:
-        raise
-    except Exception as error:
-        # The library reads files once more, and what it raises about them is not documented.
-        raise BadPolicy(f"the policy files cannot be read: {_one_line(error)}.") from None
-    enforcer.use_conf = False
-    for sentence in unknown_rules(enforcer):
-        LOG.warning("%s: %s", configuration.oslo_policy.policy_file, sentence)
-    return enforcer
-
-
-def unknown_rules(enforcer: policy.Enforcer) -> Iterator[str]:
-    """Yield a sentence for each rule of the files that has a name of this service's, but has no effect."""
-    known = enforcer.registered_rules
-    for name in sorted(enforcer.file_rules.keys() - known.keys()):
-        if name.startswith("placement:"):
-            yield f"there is no rule {name}{meant(near(name, known, 1))}"
-
-
-def _check(path: Path) -> None:
-    """Raise BadPolicy unless the file maps rules to texts that the library understands."""
-    try:
-        rules = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise BadPolicy(f"{path}: {_one_line(error)}.") from None
-    if rules is None:
-        return
-    if not isinstance(rules, dict):
-        raise BadPolicy(f"{path}: a map from rules to what they check is expected.")
-    for name, text in rules.items():
-        if not isinstance(name, str) or not isinstance(text, str | list):
-            raise BadPolicy(f"{path}: {name}: text is expected, such as role:reader.")
-        if isinstance(text, str) and _refusals(policy.RuleDefault(name, text).check) > text.count("!"):
-            raise BadPolicy(f"{path}: {name}: {text!r} is no rule.")
-
-
-def _refusals(check: Any) -> int:
-    """Return how many parts of a rule refuse every caller; the library puts one for an unparsable part."""
-    if isinstance(check, _REFUSAL):
-        return 1
-    inner = [*getattr(check, "rules", ()), *([check.rule] if hasattr(check, "rule") else [])]
-    return sum(_refusals(part) for part in inner)
-
-
-def _one_line(error: object) -> str:
-    return " ".join(str(error).split()).rstrip(".")
-
-
-# The rules that the master process has read, for a worker that starts while a file is broken.
-prepared: list[policy.Enforcer] = []
-
-
 class Policy:
-    """A checker of callers against rules; a changed file counts within a second, unless it is broken."""
+    """A checker of callers against rules; a changed file counts once it is whole, unless it is broken."""
 
     def __init__(self, configuration: cfg.ConfigOpts) -> None:
         """Read the rules, or take the prepared ones if the files are broken. Raises BadPolicy."""
         self._configuration = configuration
-        opts._register(configuration)
-        self._read = _files(configuration)
         try:
-            self._enforcer = enforcer_of(configuration)
+            self._rules = policy_files.read(configuration)
+            policy_files.note(self._rules, None)
         except BadPolicy as error:
-            if not prepared:
+            if not policy_files.prepared:
                 raise
             LOG.error("%s The rules are those of the service's start or last SIGHUP.", error)
-            self._enforcer = prepared[0]
+            self._rules = policy_files.prepared[0]
+        # The files as they were read last, with or without success, and as they were seen last.
+        self._read: object = self._rules.marks
+        self._seen: object = self._read
         # A decision costs as much as a search, and a few callers repeat a few requests.
         self._judged: dict[tuple[str, Caller, frozenset[tuple[str, str]]], bool] = {}
         self._judged_since = time.monotonic()
@@ -317,7 +227,7 @@ class Policy:
     @property
     def known(self) -> frozenset[str]:
         """Return the names of the rules."""
-        return frozenset(self._enforcer.registered_rules)
+        return frozenset(self._rules.enforcer.registered_rules)
 
     def authorize(
         self, rule: str, target: dict[str, str], *, own_only: bool = False
@@ -355,7 +265,7 @@ class Policy:
         if allowed is None:
             try:
                 credentials = _credentials(caller)
-                allowed = bool(self._enforcer.authorize(rule, target, credentials, do_raise=True))
+                allowed = bool(self._rules.enforcer.authorize(rule, target, credentials, do_raise=True))
             except policy.InvalidScope:
                 raise Forbidden(rule) from None
             except policy.PolicyNotAuthorized:
@@ -364,18 +274,33 @@ class Policy:
         return allowed
 
     def _refresh(self, now: float) -> None:
-        """Forget decisions, and use the present files if they are valid."""
+        """Forget decisions, and use the present files if they are valid.
+
+        A file that was just changed is looked at once more before it is read: it may be half written.
+        """
         with self._turn:
             if now - self._judged_since <= _MEMORY_SECONDS:
                 return
-            found = _files(self._configuration)
-            if found != self._read:
-                self._read = found
-                try:
-                    self._enforcer = enforcer_of(self._configuration)
-                except BadPolicy as error:
-                    LOG.error("%s The rules stay as they were.", error)
+            try:
+                self._read_again()
+            except BadPolicy as error:
+                LOG.error("%s The rules stay as they were.", error)
             self._judged, self._judged_since = {}, now
+
+    def _read_again(self) -> None:
+        """Use the present files if they have changed. Raises BadPolicy, once for each change."""
+        found: dict[Path, Mark] | str
+        try:
+            found = marks_of(self._configuration)
+        except BadPolicy as error:
+            found = str(error)
+        was_seen, self._seen = found == self._seen, found
+        if found == self._read or not (was_seen or (isinstance(found, dict) and are_settled(found))):
+            return
+        self._read = found
+        former, self._rules = self._rules, policy_files.read(self._configuration, self._rules)
+        self._read = self._rules.marks
+        policy_files.note(self._rules, former)
 
 
 def _credentials(caller: Caller) -> dict[str, Any]:

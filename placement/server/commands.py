@@ -172,6 +172,7 @@ def _configure(parsed: argparse.Namespace) -> cfg.ConfigOpts:
     Tokens and rules are read here: what workers cannot use would only show when they start, one after the
     other. Raises PlacementError, also where every caller on other machines would be believed.
     """
+    from placement.http.policy_files import is_set
     from placement.server import settings
     from placement.server.preparation import prepare
 
@@ -184,7 +185,7 @@ def _configure(parsed: argparse.Namespace) -> cfg.ConfigOpts:
         if file:
             os.environ[variable] = file
     chosen, (loaded, _) = parsed.auth, settings.read()
-    if chosen is None and parsed.demo and not settings.is_set(loaded, "api", "auth_strategy"):
+    if chosen is None and parsed.demo and not is_set(loaded, "api", "auth_strategy"):
         chosen = _BELIEVING
     if chosen is not None:
         os.environ[settings.STRATEGY_VARIABLE] = chosen

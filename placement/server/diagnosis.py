@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from oslo_config import cfg
-from oslo_policy import policy
 
 from placement.common.secrets import is_open_to_others
 from placement.engine.domain.errors import PlacementError
-from placement.http import gate
+from placement.http import policy_files
+from placement.http.policy_files import PolicyRules
 from placement.http.worker.tls import TlsFiles
 from placement.server import schema, settings
 from placement.server.preparation import CALLERS, DATABASE, OPTIONS, RULES, TLS, examine
@@ -65,16 +65,10 @@ def _of_callers(loaded: cfg.ConfigOpts, tokens: Sequence[object]) -> _Described:
         yield WARNING, "[api] auth_strategy noauth2 believes every caller; it is for development only"
 
 
-def _of_rules(loaded: cfg.ConfigOpts, enforcer: policy.Enforcer) -> _Described:
-    named = loaded.oslo_policy.policy_file
-    if file := loaded.find_file(named):
-        yield OK, f"rules of {file}"
-    elif settings.is_set(loaded, "oslo_policy", "policy_file"):
-        yield WARNING, f"there is no file {named}, so the default rules hold"
-    else:
-        yield OK, "the default rules"
-    for sentence in gate.unknown_rules(enforcer):
-        yield WARNING, f"{named}: {sentence}"
+def _of_rules(loaded: cfg.ConfigOpts, rules: PolicyRules) -> _Described:
+    yield OK, policy_files.summary(rules)
+    for sentence in policy_files.unknown_rules(rules.enforcer):
+        yield WARNING, f"{loaded.oslo_policy.policy_file}: {sentence}"
 
 
 def _of_tls(_: cfg.ConfigOpts, tls: Any) -> _Described:
@@ -124,9 +118,9 @@ def _expiry(files: TlsFiles) -> float:
 
 
 def _open_secrets(loaded: cfg.ConfigOpts) -> Iterator[Finding]:
-    for file in (loaded.placement_database.password_file, loaded.kubernetes.kubeconfig):
-        if file and Path(file).is_file() and is_open_to_others(Path(file).stat()):
-            sentence = f"{file}: others than its owner may read it; run `chmod 600` on it"
+    for file, what in settings.files_with_secrets(loaded):
+        if Path(file).is_file() and is_open_to_others(Path(file).stat()):
+            sentence = f"{file}: others than its owner may use {what} in it; run `chmod 600` on it"
             yield Finding(WARNING, "secrets", sentence)
 
 

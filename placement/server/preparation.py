@@ -10,7 +10,7 @@ from oslo_config import cfg
 
 from placement.allocations.orders import order_of
 from placement.engine.domain.errors import PlacementError
-from placement.http import auth, gate
+from placement.http import auth, policy_files
 from placement.http.auth import NO_FILE, BadTokens, Keystone, TokenEntry
 from placement.http.context import Misconfigured
 from placement.planning.routes import watched
@@ -41,7 +41,7 @@ def _logging(loaded: cfg.ConfigOpts) -> None:
 
 _SUBJECTS: Mapping[str, Callable[[cfg.ConfigOpts], Any]] = {
     CALLERS: _callers,
-    RULES: gate.enforcer_of,
+    RULES: policy_files.read,
     DATABASE: settings.connection_of,
     TLS: settings.tls_of,
     "scoring": lambda loaded: order_of(loaded.scoring.order_by, "[scoring] order_by"),
@@ -84,5 +84,5 @@ def prepare() -> cfg.ConfigOpts:
         raise ConfigurationErrors([sentence for _, sentence in problems])
     if results[CALLERS]:
         auth.prepared[Path(loaded.api.tokens_file)] = results[CALLERS]
-    gate.prepared[:] = [results[RULES]]
+    policy_files.prepared[:] = [results[RULES]]
     return loaded

@@ -15,8 +15,9 @@ from oslo_config import cfg
 from oslo_log import log
 from oslo_policy import opts
 
-from placement.common.secrets import warn_if_readable, with_password_of
+from placement.common.secrets import has_password, warn_if_readable, with_password_of
 from placement.engine.domain.errors import PlacementError
+from placement.http.policy_files import is_set
 from placement.http.worker.lanes import WorkerLimits
 from placement.http.worker.tls import Tls, TlsFiles
 from placement.server import schema
@@ -71,6 +72,8 @@ _SHARED = "DEFAULT"
 _OPEN = (_SHARED, "keystone_authtoken")
 # As near as a slip of the fingers.
 _NEAR = 0.75
+# Secrets of plugins with options that are not known here, such as application_credential_secret.
+_SECRET = re.compile(r"(password|secret|passcode|passphrase)$", re.IGNORECASE)
 _SOURCE = re.compile(r"detail='([^']*)'")
 
 
@@ -226,31 +229,47 @@ def require_strategy(settings: cfg.ConfigOpts) -> None:
         )
 
 
-def is_set(settings: cfg.ConfigOpts, group: str, option: str) -> bool:
-    """Return whether the option is set, in a file or in the environment, also to a bad value."""
-    try:
-        location = settings.get_location(option, group)
-    except ValueError:
-        return True
-    return location is not None and location.location not in (
-        cfg.Locations.opt_default,
-        cfg.Locations.set_default,
-    )
-
-
 def sets_new_defaults(settings: cfg.ConfigOpts) -> bool:
     """Return whether [oslo_policy] enforce_new_defaults is set."""
     return is_set(settings, "oslo_policy", "enforce_new_defaults")
 
 
+def files_with_secrets(settings: cfg.ConfigOpts) -> Iterator[tuple[str, str]]:
+    """Yield each file that has to be read by its owner only, and what is in it."""
+    if settings.placement_database.password_file:
+        yield settings.placement_database.password_file, "the password"
+    if settings.kubernetes.kubeconfig:
+        yield settings.kubernetes.kubeconfig, "the credentials"
+    folders = [Path(folder) for folder in settings.config_dir or ()]
+    inside = [str(path) for folder in folders for path in sorted(folder.glob("*.conf"))]
+    for file in dict.fromkeys([*(settings.config_file or ()), *inside]):
+        names = [f"[{group}] {name}" for group, name in _secrets_in(file)]
+        if names:
+            yield file, ", ".join(names)
+
+
+def _secrets_in(file: str) -> Iterator[tuple[str, str]]:
+    """Yield group and name of the options in a file that hold secrets.
+
+    The URL of a database is a secret if there is a password in it.
+    """
+    for group, found in _sections(file).items():
+        options = [*GROUPS.get(group, ()), *(options_of(group) or ())]
+        secret = _names([option for option in options if option.secret])
+        for name, values in found.items():
+            is_secret = name.replace("-", "_") in secret or _SECRET.search(name) is not None
+            shown = values
+            if group == "placement_database":
+                # connection, and connection_parameters, which is the query of a URL.
+                shown = [value for value in values if has_password(value) or has_password(f"?{value}")]
+            if is_secret and any(shown):
+                yield group, name
+
+
 def warn_of_open_secrets(settings: cfg.ConfigOpts) -> None:
     """Say in the log which of the configured files with secrets others may read."""
-    for file, what in (
-        (settings.placement_database.password_file, "the password"),
-        (settings.kubernetes.kubeconfig, "the credentials"),
-    ):
-        if file:
-            warn_if_readable(file, what)
+    for file, what in files_with_secrets(settings):
+        warn_if_readable(file, what)
 
 
 def connection_of(settings: cfg.ConfigOpts) -> str:
