@@ -43,6 +43,7 @@ from placement.providers.view import ForestKeeper
 from placement.storage import schema
 from placement.storage.database import Database
 from placement.storage.failures import NO_SLOT
+from placement.storage.sessions import Sessions
 
 # What a process needs to answer requests, looked at by a thread of its own, so that asking costs nothing.
 
@@ -253,6 +254,7 @@ class UseCases:
         self.traits = Traits(database)
         self.audit = AuditTrail(database)
         self.events = Events(database)
+        self.sessions = Sessions(database)
 
     def of_clusters(self) -> UseCases:
         """Return the use cases that a caller bound to clusters may use: only the ones that know clusters."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import datetime
 import random
 import re
 import struct
@@ -14,14 +16,18 @@ from html import unescape
 
 import orjson
 import pytest
+import sqlalchemy as sa
 from flask import Flask
 from flask.testing import FlaskClient
 from prometheus_client import REGISTRY
 from werkzeug.formparser import FormDataParser
 from werkzeug.test import TestResponse
 
+from placement.http.credentials import SECURE_SESSION_COOKIE, SESSION_COOKIE
+from placement.storage import sessions, tables
+from placement.storage.database import utcnow
+from placement.storage.sessions import MOST_OF_A_USER, Sessions
 from placement.web import search, session
-from placement.web.session import COOKIE
 from tests.client import Client
 from tests.conftest import application_on, compatible
 from tests.identity_service import IdentityService, project_token
@@ -101,7 +107,7 @@ def test_who_is_not_known_signs_in_and_comes_back(visitor: FlaskClient):
     right = sign_in(visitor, ADMIN, back="/ui/map?by=cores")
     assert (right.status_code, right.location) == (303, "/ui/map?by=cores")
     cookie = right.headers["Set-Cookie"]
-    assert cookie.startswith(f"{COOKIE}=t.")
+    assert cookie.startswith(f"{SESSION_COOKIE}=t.")
     assert {"HttpOnly", "SameSite=Strict", "Path=/ui/"} <= set(cookie.split("; "))
     assert ADMIN not in right.text + right.headers.get("Location", "")
     assert visitor.get("/ui/map?by=cores").status_code == 200
@@ -112,13 +118,79 @@ def test_the_cookie_is_for_encrypted_connections_only_where_there_are_any(visito
     assert "Secure" in answer.headers["Set-Cookie"].split("; ")
 
 
+def test_over_encrypted_connections_only_the_cookie_counts_that_no_other_host_can_set(visitor: FlaskClient):
+    there = {"base_url": "https://placement.example"}
+    key = FORM_KEY.search(visitor.get("/ui/sign-in", **there).text)
+    assert key is not None
+    given = {"form_key": key[1], "token": ADMIN}
+    cookie = visitor.post("/ui/sign-in", data=given, **there).headers["Set-Cookie"]
+    name, _, rest = cookie.partition("=")
+    assert name == SECURE_SESSION_COOKIE
+    assert {"Secure", "HttpOnly", "SameSite=Strict", "Path=/", "Max-Age=43200"} <= set(rest.split("; "))
+    assert "Domain" not in rest
+    assert visitor.get("/ui/", **there).status_code == 200
+    value = rest.partition(";")[0]
+    other = visitor.application.test_client()
+    other.set_cookie(SESSION_COOKIE, value, domain="placement.example", path="/ui/")
+    assert other.get("/ui/", **there).status_code == 303
+
+
+def session_of(client: FlaskClient) -> str:
+    cookie = client.get_cookie(SESSION_COOKIE, path="/ui/")
+    assert cookie is not None
+    return cookie.value
+
+
+def test_a_copied_cookie_ends_with_its_session(admin: FlaskClient, visitor: FlaskClient):
+    """It tells nothing of the token, and no spelling of it is another session."""
+    value = session_of(admin)
+    thief = visitor.application.test_client()
+    thief.set_cookie(SESSION_COOKIE, value, path="/ui/")
+    assert thief.get("/ui/").status_code == 200
+    random = base64.urlsafe_b64decode(value.removeprefix("t."))
+    assert ADMIN.encode() not in random
+    for other in (f"{value}=", value.replace("t.", "t. "), value[:-4]):
+        forged = visitor.application.test_client()
+        forged.set_cookie(SESSION_COOKIE, other, path="/ui/")
+        assert forged.get("/ui/").status_code == 303, other
+    assert admin.post("/ui/sign-out", data={"form_key": form_key(admin, "/ui/")}).status_code == 303
+    for path in ("/ui/", "/ui/map/data"):
+        assert thief.get(path, headers={"X-Requested-With": "placement"}).status_code == 401
+    assert thief.post("/ui/sign-out", data={"form_key": "x"}).status_code == 403
+
+
+def test_a_session_ends_after_its_time(admin: FlaskClient, monkeypatch: pytest.MonkeyPatch):
+    later = utcnow() + datetime.timedelta(seconds=Sessions.seconds + 1)
+    monkeypatch.setattr(sessions, "utcnow", lambda: later)
+    assert admin.get("/ui/").status_code == 303
+
+
+def test_sessions_of_a_user_are_bounded_and_the_latest_stay(guarded: FlaskClient):
+    clients = [guarded.application.test_client() for _ in range(MOST_OF_A_USER + 2)]
+    for client in clients:
+        sign_in(client, BOUND)
+    shown = [client.get("/ui/").status_code for client in clients]
+    assert shown == [303] * 2 + [200] * MOST_OF_A_USER
+
+
+def test_the_database_has_nothing_that_tells_of_a_token(admin: FlaskClient):
+    database = admin.application.extensions["placement_use_cases"].database
+    with database.read() as connection:
+        rows = connection.execute(sa.select(tables.sessions)).all()
+    assert rows
+    value = session_of(admin).removeprefix("t.")
+    for row in rows:
+        assert ADMIN[:8] not in repr(tuple(row))
+        assert value not in repr(tuple(row))
+
+
 def test_nobody_is_sent_elsewhere_after_signing_in(visitor: FlaskClient):
     for back in ("https://evil.example/", "//evil.example/ui/", "/ui/\\evil", "/resource_providers"):
         assert sign_in(visitor.application.test_client(), ADMIN, back=back).location == "/ui/", back
 
 
 def test_a_session_that_ended_says_so(visitor: FlaskClient):
-    visitor.set_cookie(COOKIE, "t.Z29uZS1nb25lLWdvbmUtZ29uZS1nb25lLWdvbmUtZ29uZQ==", path="/ui/")
+    visitor.set_cookie(SESSION_COOKIE, "t.Z29uZS1nb25lLWdvbmUtZ29uZS1nb25lLWdvbmUtZ29uZQ==", path="/ui/")
     ended = visitor.get("/ui/consumers")
     assert ended.status_code == 303
     assert "Your session has ended" in visitor.get(ended.location).text
@@ -129,7 +201,7 @@ def test_a_session_that_ended_says_so(visitor: FlaskClient):
 
 def test_signing_out_takes_the_token_away(admin: FlaskClient):
     answer = admin.post("/ui/sign-out", data={"form_key": form_key(admin, "/ui/")})
-    assert answer.headers["Set-Cookie"].startswith(f"{COOKIE}=a.")
+    assert answer.headers["Set-Cookie"].startswith(f"{SESSION_COOKIE}=a.")
     assert admin.get("/ui/").status_code == 303
 
 
@@ -547,7 +619,7 @@ def test_guesses_of_passwords_are_bounded(with_keystone: tuple[IdentityService, 
     # Right ones do not count.
     for _ in range(25):
         assert sign_in(client, "", **who, password="secret").status_code == 303
-        client.delete_cookie(COOKIE, path="/ui/")
+        client.delete_cookie(SESSION_COOKIE, path="/ui/")
     for number in range(20):
         assert sign_in(client, "", **who, password=f"guess-{number}").status_code == 401
     asked = len(identity.signed_in)

@@ -303,6 +303,18 @@ use_samples = sa.Table(
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
 
+# The callers that are signed in to the pages (storage.sessions).
+sessions = sa.Table(
+    "sessions",
+    metadata,
+    # The SHA-256 of what the cookie holds.
+    sa.Column("digest", sa.String(64), primary_key=True),
+    sa.Column("user_id", sa.Unicode(255), nullable=False, index=True),
+    # Half of the token; the cookie has the other.
+    sa.Column("half", sa.LargeBinary, nullable=False),
+    sa.Column("expires_at", sa.DateTime, nullable=False, index=True),
+)
+
 
 # SQL for what may have changed of a provider, and for the fit of a claim.
 #

@@ -106,7 +106,7 @@ def _unknown() -> Response:
         return context.render(401, "The session has ended: sign in again.")
     back = request.full_path.rstrip("?") if request.method == "GET" else None
     ended = "1" if session.is_signed_in() else None
-    session.sign_out()
+    session.forget()
     return to(address("/sign-in", back=back, ended=ended))
 
 
@@ -156,10 +156,13 @@ def attach(application: Flask) -> None:
     add_templates(application, filters, functions)
     files = {f"{PAGES}/static/{name}" for name in _STATIC}
     application.extensions[OPEN_PATHS] |= frozenset({PAGES, SIGN_IN, SIGN_OUT, *files})
-    believes = application.extensions["placement_settings"].api.auth_strategy == "noauth2"
-    bare = application.wsgi_app
-    wrapped: Any = below(f"{PAGES}/", session.with_tokens(bare, believes=believes), bare)
-    application.wsgi_app = wrapped  # type: ignore[method-assign]
+    if application.extensions["placement_settings"].api.auth_strategy == "noauth2":
+        bare = application.wsgi_app
+        wrapped: Any = below(f"{PAGES}/", session.believing(bare), bare)
+        application.wsgi_app = wrapped  # type: ignore[method-assign]
+    else:
+        strategy = application.extensions["placement_authentication"]
+        application.extensions["placement_authentication"] = session.with_sessions(strategy)
 
 
 @blueprint.route(PAGES)
@@ -230,7 +233,8 @@ def _sign_in() -> Response:
         if error.status != 401:
             raise
         return _form(["This token is not known here, or it has expired."], 401)
-    session.sign_in(token)
+    # Every strategy gives a user.
+    session.sign_in(token, str(context.current().caller.user_id))
     return to(_back() or address("/"))
 
 

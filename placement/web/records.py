@@ -110,7 +110,7 @@ def _effect(record: DescribedRecord, before: Document, after: Document) -> str:
 
 
 def _is_whole(document: Document) -> bool:
-    """Return whether a document was kept as it is: of a long one only its length is."""
+    """Return whether a document was kept as it is: of a long one only length and hash are."""
     return "omitted_characters" not in document
 
 

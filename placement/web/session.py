@@ -1,14 +1,13 @@
-"""The sessions of pages: a cookie that carries the caller's own token, and the key of its forms.
+"""The sessions of pages: a cookie that leads to the caller's own token, and the key of its forms.
 
-    cookie -> X-Auth-Token -> the gate of the API, as for every other caller
+    cookie -> session in the database -> X-Auth-Token -> the gate of the API, as for every other caller
 
-The service keeps no sessions, so any process answers any request, and a session ends with its token. A form
-carries a key that is made of the cookie: a caller without the cookie cannot make it (CSRF).
+Any process answers any request. A session ends with its token, after twelve hours, or when its caller signs
+out. A form carries a key that is made of the cookie: a caller without the cookie cannot make it (CSRF).
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import hmac
 import math
@@ -17,21 +16,28 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flask import Response, current_app, g, request
-from werkzeug.http import parse_cookie
 
 from placement.engine.domain.request_scope import Full, WaitingRoom
-from placement.http.context import HttpError, Misconfigured
-from placement.http.credentials import PAGES
+from placement.http.auth import Strategy
+from placement.http.context import Caller, HttpError, Misconfigured
+from placement.http.credentials import (
+    PAGES,
+    SECURE_SESSION_COOKIE,
+    SESSION_COOKIE,
+    SIGNED_IN,
+    sent_session,
+    session_cookie,
+)
 
-COOKIE = "placement_session"
+if TYPE_CHECKING:
+    from placement.storage.sessions import Sessions
+
 KEY_FIELD = "form_key"
 _TOKEN = "HTTP_X_AUTH_TOKEN"
-# How a cookie that carries a token begins; other cookies are there for the sake of forms.
-_SIGNED_IN = "t."
+# How a cookie begins that is there for the sake of forms.
 _ANONYMOUS = "a."
 _LONGEST = 3800
 _FOREIGN = "This form is not of this session, so nothing was done. Go back, reload the page, try again."
@@ -40,24 +46,44 @@ _BELIEVED = "admin"
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
-def with_tokens(application: Wsgi, *, believes: bool) -> Wsgi:
-    """Return the application with the token of a cookie put where callers of the API send theirs.
-
-    `believes`: callers are believed, without sign-in.
-    """
+def believing(application: Wsgi) -> Wsgi:
+    """Return the application for callers that are believed, without sign-in."""
 
     def call(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        if _TOKEN not in environ:
-            cookie = parse_cookie(environ).get(COOKIE, "")
-            if believes:
-                environ[_TOKEN] = _BELIEVED
-            elif cookie.startswith(_SIGNED_IN):
-                with suppress(ValueError):
-                    token = base64.urlsafe_b64decode(cookie.removeprefix(_SIGNED_IN)).decode("latin-1")
-                    environ |= {_TOKEN: token} if token else {}
+        environ.setdefault(_TOKEN, _BELIEVED)
         return application(environ, start_response)
 
     return call
+
+
+def with_sessions(strategy: Strategy) -> Strategy:
+    """Return the strategy, which finds the token of a session where callers of the API send theirs."""
+
+    def identified() -> Caller:
+        cookie = sent_session(request.environ)
+        if cookie is not None:
+            token = _sessions().token_of(cookie.removeprefix(SIGNED_IN)) if _cookie() else None
+            if token is None:
+                raise HttpError(401, "The session has ended.")
+            request.environ[_TOKEN] = token
+        return strategy()
+
+    return identified
+
+
+def _sessions() -> Sessions:
+    # They are of the caller, whatever clusters it may see.
+    sessions: Sessions = current_app.extensions["placement_use_cases"].sessions
+    return sessions
+
+
+def _cookie() -> str:
+    """Return the cookie of the caller, empty without one.
+
+    Over an encrypted connection only the cookie counts that no other host could set.
+    """
+    name, value = session_cookie(request.environ)
+    return value if name == SECURE_SESSION_COOKIE or not request.is_secure else ""
 
 
 def needs_sign_in() -> bool:
@@ -66,13 +92,13 @@ def needs_sign_in() -> bool:
 
 
 def is_signed_in() -> bool:
-    """Return whether the request carries a token in its cookie, be it good or not."""
-    return request.cookies.get(COOKIE, "").startswith(_SIGNED_IN)
+    """Return whether the request has the cookie of a session, be it good or not."""
+    return _cookie().startswith(SIGNED_IN)
 
 
 def form_key() -> str:
     """Return the key that forms of this caller carry."""
-    cookie = request.cookies.get(COOKIE) or g.get("placement_cookie")
+    cookie = _cookie() or g.get("placement_cookie")
     if not cookie:
         # A caller without a cookie gets one with this answer.
         cookie = g.placement_cookie = _ANONYMOUS + secrets.token_urlsafe(24)
@@ -81,7 +107,7 @@ def form_key() -> str:
 
 def check_cookie() -> str:
     """Return the cookie of the caller, without looking at the form. Raises HttpError 403 without one."""
-    known = request.cookies.get(COOKIE)
+    known = _cookie()
     if not known:
         raise HttpError(403, _FOREIGN)
     return known
@@ -98,16 +124,26 @@ def _key(cookie: str) -> str:
     return hmac.new(cookie.encode(), b"placement form", hashlib.sha256).hexdigest()
 
 
-def sign_in(token: str) -> None:
-    """Let the answer carry the token. Raises HttpError 400 for one that no cookie can hold."""
-    cookie = _SIGNED_IN + base64.urlsafe_b64encode(token.encode("utf-8", "surrogateescape")).decode()
-    if len(cookie) > _LONGEST:
+def sign_in(token: str, user_id: str) -> None:
+    """Begin a session of the token with this answer.
+
+    Raises HttpError 400 for a token that no cookie can hold, Unavailable.
+    """
+    # The half in the cookie is as long as the token, and four characters for three bytes.
+    if len(token.encode("utf-8", "surrogateescape")) * 4 > _LONGEST * 3:
         raise HttpError(400, "The token is too long for a cookie; use one of fewer characters.")
-    g.placement_cookie = cookie
+    g.placement_cookie = SIGNED_IN + _sessions().begin(token, user_id)
 
 
 def sign_out() -> None:
-    """Let the answer take the token away."""
+    """End the session of the request for every copy of its cookie. Raises Unavailable."""
+    if is_signed_in():
+        _sessions().end(_cookie().removeprefix(SIGNED_IN))
+    forget()
+
+
+def forget() -> None:
+    """Let the answer take the cookie of the session away."""
     g.placement_cookie = _ANONYMOUS + secrets.token_urlsafe(24)
 
 
@@ -116,9 +152,11 @@ def keep_cookie(response: Response) -> Response:
     cookie = g.pop("placement_cookie", None)
     if cookie is not None:
         response.set_cookie(
-            COOKIE,
+            SECURE_SESSION_COOKIE if request.is_secure else SESSION_COOKIE,
             cookie,
-            path=f"{request.script_root}{PAGES}/",
+            max_age=_sessions().seconds,
+            # Browsers take the name for encrypted connections with this path only.
+            path="/" if request.is_secure else f"{request.script_root}{PAGES}/",
             secure=request.is_secure,
             httponly=True,
             samesite="Strict",
