@@ -322,7 +322,11 @@ def _await_ready(plane: ControlPlane, process: subprocess.Popen[bytes], log: Pat
 
 
 def _install(plane: ControlPlane) -> None:
-    for file in ("kubernetes/rights.yaml", "examples/kubernetes-topologies.yaml"):
+    for file in (
+        "kubernetes/rights.yaml",
+        "kubernetes-binding/rights.yaml",
+        "examples/kubernetes-topologies.yaml",
+    ):
         for manifest in yaml.safe_load_all((ETC / file).read_text()):
             plane.create(manifest)
     deadline = time.monotonic() + _PATIENCE_SECONDS

@@ -125,8 +125,28 @@ def test_the_command_knows_the_arguments_and_the_options():
     following = SyncKubernetes(None, None).get_parser("sync kubernetes").parse_args(sync["args"][2:])
     assert following.health_port == sync["ports"][0]["containerPort"]
     configured = settings.load([str(_BASE / "placement.conf")])
-    assert following.cluster == configured.kubernetes.own_cluster
+    assert configured.kubernetes.own_cluster is None
     assert following.lease.namespace == found(manifests, "Role", "placement-sync")["metadata"]["namespace"]
+
+
+def test_only_the_upgrade_has_the_password_of_the_owner_of_the_tables():
+    pod = found(read(), "Deployment", "placement")["spec"]["template"]["spec"]
+    (upgrade,), (service,) = pod["initContainers"], pod["containers"]
+    environment = {each["name"]: each["value"] for each in upgrade["env"]}
+    folder = Path(environment["OS_PLACEMENT_DATABASE__PASSWORD_FILE"]).parent
+    volumes = {Path(each["mountPath"]): each["name"] for each in upgrade["volumeMounts"]}
+    mounted = {each["name"] for each in service["volumeMounts"]}
+    assert volumes[folder] not in mounted
+    assert "database" not in volumes.values()
+    configured = settings.load([str(_BASE / "placement.conf")])
+    owner, user = environment["OS_PLACEMENT_DATABASE__CONNECTION"], configured.placement_database.connection
+    assert owner.replace("placement_owner@", "placement@") == user
+
+
+def test_room_on_nodes_is_bounded():
+    for name in ("placement", "placement-sync"):
+        volumes = found(read(), "Deployment", name)["spec"]["template"]["spec"]["volumes"]
+        assert all(each["emptyDir"].get("sizeLimit") for each in volumes if "emptyDir" in each)
 
 
 def test_files_that_the_configuration_names_are_mounted():

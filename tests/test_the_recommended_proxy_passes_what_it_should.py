@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Iterator
@@ -110,6 +111,19 @@ def test_reads_and_writes_pass(session):
 def test_what_is_for_who_watches_does_not_pass(session, path: str):
     url, client = session
     assert client.get(f"{url}{path}", timeout=60).status_code == 404
+
+
+@pytest.mark.parametrize("host", ["", "Host: placement.example.org:8443\r\n"])
+def test_a_client_of_http_1_0_may_name_no_host(session, host: str):
+    url, _ = session
+    port = int(url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as plain:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        with context.wrap_socket(plain) as wire:
+            wire.sendall(f"GET /resource_classes HTTP/1.0\r\nX-Auth-Token: admin\r\n{host}\r\n".encode())
+            answer = b"".join(iter(lambda: wire.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 200"), answer[:200]
 
 
 def test_nobody_gets_a_role_by_a_header(session):

@@ -28,6 +28,8 @@ _GROUP = "coordination.k8s.io/v1"
 _TRUSTED_SHARE = 2 / 3
 _LOOKS_PER_LEASE = 7.5
 _SOURCE = f"{SOURCE}lease"
+# What a Lease that is not as it must be leads to; another look may find a good one.
+_TROUBLE = (ApiServerError, LookupError, TypeError, ValueError, AttributeError)
 
 
 class NotLeading(PlacementError):
@@ -89,7 +91,7 @@ class Leadership(threading.Thread):
                 lease = self._found()
                 if lease is not None and lease["spec"].get("holderIdentity") == self.identity:
                     self._replace(lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
-        except (ApiServerError, LookupError) as error:
+        except _TROUBLE as error:
             self._journal.trouble(_SOURCE, str(error))
 
     def _look(self) -> None:
@@ -97,7 +99,7 @@ class Leadership(threading.Thread):
         try:
             with request_scope.within(self._seconds * _TRUSTED_SHARE):
                 held = self._hold()
-        except (ApiServerError, LookupError, TypeError, AttributeError) as error:
+        except _TROUBLE as error:
             # If another process was faster, the next look shows it; none leads before our Lease has run out.
             if getattr(error, "status", None) != CONFLICT:
                 self._journal.trouble(_SOURCE, f"Lease {self._lease}: {error}")
@@ -113,7 +115,10 @@ class Leadership(threading.Thread):
             self._journal.note(f"Lease {self._lease}: {text}")
 
     def _hold(self) -> bool:
-        """Take or renew the Lease; return whether this process has it now. Raises ApiServerError."""
+        """Take or renew the Lease; return whether this process has it now.
+
+        Raises ApiServerError, and for a malformed Lease LookupError, TypeError, ValueError, AttributeError.
+        """
         lease, now = self._found(), _now()
         held: dict[str, Any] = {"leaseDurationSeconds": self._seconds, "renewTime": now}
         taken = {**held, "holderIdentity": self.identity, "acquireTime": now}
@@ -127,7 +132,10 @@ class Leadership(threading.Thread):
             seen = (self.holder, spec.get("renewTime"), spec.get("leaseTransitions"))
             if seen != self._seen:
                 self._seen, self._seen_at = seen, time.monotonic()
-            lasts = float(spec.get("leaseDurationSeconds") or self._seconds)
+            lasts = spec.get("leaseDurationSeconds") or self._seconds
+            if not isinstance(lasts, int):
+                # Without it nothing says when another process has ceased to lead.
+                raise ValueError(f"leaseDurationSeconds {lasts!r} is not a number of seconds")
             if self.holder not in ("", self.identity) and time.monotonic() < self._seen_at + lasts:
                 return False
             if self.holder != self.identity:

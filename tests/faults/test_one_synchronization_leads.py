@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,16 @@ from tests.faults.around_kubernetes import CLUSTER, TOKEN, Lab, lab
 from tests.faults.relay import relay_to
 from tests.patience import eventually
 from tests.probes import probed
-from tests.real_kubernetes import ControlPlane
+from tests.real_kubernetes import ControlPlane, Refused
 from tests.server import database_url, free_port
 from tests.synchronizing import ENVIRONMENT, Synchronizing
 
 _SECONDS = 6
 _WOULD_HAVE_SENT_SECONDS = 4
 _BINDINGS = "/apis/rbac.authorization.k8s.io/v1/namespaces/placement/rolebindings"
+# The one that the Role of the sample allows.
+LEASE = "placement-sync-edge"
+_LEASES = "/apis/coordination.k8s.io/v1/namespaces/placement/leases"
 _LEADS, _STANDS_BY = "this process leads", "stands by"
 
 
@@ -35,6 +38,8 @@ def around(kubernetes: ControlPlane, tmp_path: Path) -> Iterator[Lab]:
     with database_url("sqlite") as connection, lab(kubernetes, connection, tmp_path) as found:
         found.add_node("host-0")
         yield found
+    with suppress(Refused):
+        kubernetes.call("DELETE", f"{_LEASES}/{LEASE}")
 
 
 @contextmanager
@@ -70,12 +75,11 @@ def last_word(sync: Synchronizing) -> str:
 
 
 def spec(around: Lab, lease: str) -> Any:
-    path = f"/apis/coordination.k8s.io/v1/namespaces/placement/leases/{lease}"
-    return around.kubernetes.call("GET", path)["spec"]
+    return around.kubernetes.call("GET", f"{_LEASES}/{lease}")["spec"]
 
 
 def test_the_other_leads_when_the_leader_is_killed(around: Lab):
-    lease = unique("killed")
+    lease = LEASE
     with contender(around, lease) as first:
         eventually({"host-0"}, around.nodes)
         with contender(around, lease, at_first=_STANDS_BY) as second:
@@ -92,7 +96,7 @@ def test_the_other_leads_when_the_leader_is_killed(around: Lab):
 
 
 def test_who_is_told_to_end_leaves_at_once(around: Lab):
-    lease = unique("resigned")
+    lease = LEASE
     with contender(around, lease) as first, contender(around, lease, at_first=_STANDS_BY) as second:
         first.end()
         assert spec(around, lease)["holderIdentity"] == "" or last_word(second) == _LEADS
@@ -101,7 +105,7 @@ def test_who_is_told_to_end_leaves_at_once(around: Lab):
 
 
 def test_a_leader_that_was_asleep_writes_nothing_any_more(around: Lab):
-    lease = unique("asleep")
+    lease = LEASE
     with contender(around, lease) as first:
         eventually({"host-0"}, around.nodes)
         with contender(around, lease, at_first=_STANDS_BY) as second:
@@ -120,7 +124,7 @@ def test_a_leader_that_was_asleep_writes_nothing_any_more(around: Lab):
 
 
 def test_a_leader_that_may_not_renew_writes_nothing_any_more(around: Lab):
-    lease = unique("forbidden")
+    lease = LEASE
     with contender(around, lease) as only:
         eventually({"host-0"}, around.nodes)
         binding = around.kubernetes.call("GET", f"{_BINDINGS}/placement-sync")
@@ -141,7 +145,7 @@ def test_a_leader_that_may_not_renew_writes_nothing_any_more(around: Lab):
 
 
 def test_a_leader_whom_kubernetes_does_not_answer_gives_way(around: Lab, tmp_path: Path):
-    lease = unique("silent")
+    lease = LEASE
     port = int(around.kubernetes.url.rpartition(":")[2])
     with relay_to(port) as relay:
         config = around.kubernetes.sync_kubeconfig(CLUSTER).read_text()

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from placement.sync.watching import ObjectKind, collections
 
-RIGHTS = Path(__file__).resolve().parents[3] / "etc" / "kubernetes" / "rights.yaml"
+ETC = Path(__file__).resolve().parents[3] / "etc"
+RIGHTS = [ETC / folder / "rights.yaml" for folder in ("kubernetes", "kubernetes-binding")]
+
+
+def manifests() -> list[Any]:
+    return [manifest for file in RIGHTS for manifest in yaml.safe_load_all(file.read_text())]
+
+
+def rules_of(role: str, kind: str) -> list[Any]:
+    roles = [manifest for manifest in manifests() if manifest["kind"] == kind]
+    (rules,) = [manifest["rules"] for manifest in roles if manifest["metadata"]["name"] == role]
+    return rules
 
 
 def granted(role: str, kind: str = "ClusterRole") -> set[tuple[str, str, str]]:
     """(group, resource, verb) that a role allows."""
-    roles = [manifest for manifest in yaml.safe_load_all(RIGHTS.read_text()) if manifest["kind"] == kind]
-    (rules,) = [manifest["rules"] for manifest in roles if manifest["metadata"]["name"] == role]
+    rules = rules_of(role, kind)
     return {
         (group, resource, verb)
         for rule in rules
@@ -42,12 +53,31 @@ def test_binding_may_look_at_pods_and_create_bindings_and_nothing_else():
     assert granted("placement-bind") == looks | {("", "pods/binding", "create")}
 
 
-def test_every_account_has_its_role():
-    manifests = list(yaml.safe_load_all(RIGHTS.read_text()))
-    accounts = {
-        manifest["metadata"]["name"] for manifest in manifests if manifest["kind"] == "ServiceAccount"
-    }
-    bindings = [manifest for manifest in manifests if manifest["kind"] == "ClusterRoleBinding"]
+def test_only_the_lease_of_the_sample_may_be_changed():
+    rules = rules_of("placement-sync", "Role")
+    named = {rule["resourceNames"][0] for rule in rules if rule["verbs"] != ["create"]}
+    assert {f"--lease=placement/{name}" for name in named} <= set(
+        (ETC / "kubernetes" / "synchronization.yaml").read_text().replace("- ", " ").split()
+    )
+    assert len(named) == 1
+
+
+def test_every_account_has_its_role_and_the_service_that_binds_nothing_none():
+    accounts = {each["metadata"]["name"]: each for each in manifests() if each["kind"] == "ServiceAccount"}
+    bindings = [manifest for manifest in manifests() if manifest["kind"] == "ClusterRoleBinding"]
     assert {binding["roleRef"]["name"]: binding["subjects"][0]["name"] for binding in bindings} == {
-        name: name for name in accounts
+        name: name for name in accounts.keys() - {"placement"}
     }
+    assert accounts["placement"]["automountServiceAccountToken"] is False
+
+
+def test_binding_is_the_base_with_that_account_and_the_cluster_that_the_synchronization_follows():
+    folder = ETC / "kubernetes-binding"
+    base = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    assert base["resources"] == ["../kubernetes", "rights.yaml"]
+    patch = yaml.safe_load((folder / base["patches"][0]["path"]).read_text())
+    pod = patch["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == "placement-bind"
+    ((variable,),) = [container["env"] for container in pod["containers"]]
+    assert variable["name"] == "OS_KUBERNETES__OWN_CLUSTER"
+    assert f"--cluster={variable['value']}" in (ETC / "kubernetes" / "synchronization.yaml").read_text()
