@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -34,6 +35,7 @@ from tests.server import free_port
 
 _STARTS_WITHIN_SECONDS = 60
 LARGE = 64 * 2**20
+_LOG = "PLACEMENT_TEST_LOG"
 
 
 class TestServer(Server):
@@ -56,6 +58,7 @@ class TestServer(Server):
             raise ValueError("a mistake in the configuration")
         if (self._folder / "broken").exists():
             sys.exit("the configuration is broken")
+        (self._folder / f"loaded-{os.getpid()}").touch()
         time.sleep(float((self._folder / "delay").read_text()) if (self._folder / "delay").exists() else 0)
         return Application(self._folder)
 
@@ -152,15 +155,17 @@ class Running:
 
 
 @contextmanager
-def running(*, workers: int = 1, port: int | None = None, **limits: float) -> Iterator[Running]:
-    """The server in a process of its own, ended after the block."""
+def running(
+    *, workers: int = 1, port: int | None = None, log: Path | None = None, **limits: float
+) -> Iterator[Running]:
+    """The server in a process of its own, ended after the block; `log`: a file for what it logs."""
     port = port or free_port()
     with tempfile.TemporaryDirectory(prefix="placement-lanes-") as folder:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.lane_server", str(port), str(workers), json.dumps(limits), folder],
             cwd=Path(__file__).resolve().parents[1],
             # SIGHUP tries out the service's configuration.
-            env={**os.environ, "OS_API__AUTH_STRATEGY": "noauth2"},
+            env={**os.environ, "OS_API__AUTH_STRATEGY": "noauth2", **({_LOG: str(log)} if log else {})},
         )
         server = Running(f"http://127.0.0.1:{port}", port, process, Path(folder))
         try:
@@ -186,5 +191,9 @@ def _await_greeting(server: Running) -> None:
 
 
 if __name__ == "__main__":
+    if _LOG in os.environ:
+        logging.basicConfig(
+            filename=os.environ[_LOG], level=logging.INFO, format="%(name)s %(message)s", force=True
+        )
     _port, _workers, _limits, _folder = sys.argv[1:]
     TestServer(int(_port), int(_workers), WorkerLimits(**json.loads(_limits)), Path(_folder)).run()

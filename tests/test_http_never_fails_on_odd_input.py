@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from placement.http.gate import PAGES
+from placement.http.credentials import PAGES
 from tests.client import Client, unique
 
 VERSIONS = ("1.0", "1.7", "1.11", "1.12", "1.18", "1.24", "1.27", "1.29", "1.34", "1.38", "1.39")

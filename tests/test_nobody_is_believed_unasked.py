@@ -182,13 +182,25 @@ def test_names_of_loopback_are_served(believing: FlaskClient, host: str):
 @pytest.mark.parametrize(
     "header",
     [
+        "CDN-Loop",
         "CF-Connecting-IP",
+        "Client-IP",
+        "Fastly-Client-IP",
+        "Fly-Client-IP",
         "Forwarded",
         "True-Client-IP",
         "Via",
         "X-Client-IP",
         "X-Original-Forwarded-For",
+        "X-Azure-ClientIP",
+        "X-Azure-SocketIP",
+        "X-Cluster-Client-IP",
+        "X-Envoy-External-Address",
+        "X-Envoy-Original-Path",
+        "X-ProxyUser-IP",
         "X-Real-IP",
+        "X-Remote-Addr",
+        "X-Remote-IP",
         "X-Forwarded-For",
         "X-Forwarded-Host",
         "X-Forwarded-Proto",
@@ -209,6 +221,13 @@ def test_pages_of_other_sites_are_refused(believing: FlaskClient, origin: str):
     answer = believing.get("/resource_providers", headers={**ADMIN, "Origin": origin})
     assert answer.status_code == 403
     assert "Origin" in detail(answer)
+
+
+def test_what_browsers_fetch_for_other_sites_is_refused(believing: FlaskClient):
+    """An image or a link of another site brings no Origin."""
+    for site, status in (("cross-site", 403), ("same-site", 200), ("same-origin", 200), ("none", 200)):
+        answer = believing.get("/resource_providers", headers={**ADMIN, "Sec-Fetch-Site": site})
+        assert answer.status_code == status, site
 
 
 @pytest.mark.parametrize("origin", ["http://localhost:8778", "https://127.0.0.1", "http://[::1]:3000"])

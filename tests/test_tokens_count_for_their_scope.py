@@ -22,7 +22,7 @@ TOKENS: dict[str, dict[str, Any]] = {
     **{f"domain-{role}": domain_token(role) for role in ROLES},
     **{f"system-{role}": system_token(role) for role in ROLES},
     "unscoped": unscoped_token(),
-    "unscoped-reader": {**unscoped_token(), "roles": [{"id": "reader", "name": "reader"}]},
+    **{f"unscoped-{role}": {**unscoped_token(), "roles": [{"id": role, "name": role}]} for role in ROLES},
 }
 CONSUMER = "00000000-0000-0000-0000-000000000001"
 ROUTES = {
@@ -68,7 +68,10 @@ def test_tokens_count_by_their_role_for_a_project_and_not_at_all_for_other_scope
         assert answer.status_code == 403, token
         if token.startswith("project"):
             assert detail(answer) == f"Policy does not allow placement:{rule} to be performed."
-        elif not token.startswith("unscoped"):
+        elif token.startswith("unscoped"):
+            # Not for want of roles: a token of nothing counts nowhere, whatever roles it has.
+            assert "This token has no scope" in detail(answer)
+        else:
             # In the incumbent's words: a refusal of the scope is the name of the rule alone.
             assert detail(answer) == f"placement:{rule}"
 

@@ -243,8 +243,16 @@ class Keystone:
     def __call__(self) -> Caller:
         """Return the caller of this request.
 
-        Raises Relayed with what the middleware answers, HttpError 503 if too many wait, 401 without a user.
+        Raises Relayed with what the middleware answers, HttpError 503 if too many wait, 401 without a user,
+        403 for a token without any scope.
         """
+        caller = self._identified()
+        if not (caller.project_id or caller.domain_id or caller.system_scope):
+            # No role that it may have was given for anything.
+            raise HttpError(403, "This token has no scope: ask the identity service for one of a project.")
+        return caller
+
+    def _identified(self) -> Caller:
         # A key for the request's tokens that does not reveal them.
         tokens = (request.headers.get(name, "").encode() for name in (_KEYSTONE_TOKEN, _SERVICE_TOKEN))
         digest = b"".join(hashlib.sha256(token).digest() for token in tokens)

@@ -142,16 +142,12 @@ def use_cases() -> UseCases:
 
 # gunicorn's name for the connected socket; other servers have none, and their callers count as staying.
 _SOCKET = "gunicorn.socket"
-_PROXIES = (
-    "HTTP_CF_CONNECTING_IP",
-    "HTTP_FORWARDED",
-    "HTTP_TRUE_CLIENT_IP",
-    "HTTP_VIA",
-    "HTTP_X_CLIENT_IP",
-    "HTTP_X_ORIGINAL_FORWARDED_FOR",
-    "HTTP_X_REAL_IP",
+# Headers of proxies: Via and Forwarded of RFC 9110 and 7239, and what products call the address of a client,
+# such as X-Real-IP, CF-Connecting-IP, X-Azure-ClientIP, X-Envoy-External-Address.
+_OF_PROXIES = re.compile(
+    r"HTTP_(VIA|FORWARDED|CDN_LOOP|X_VARNISH|.*_FORWARDED_.*|X_ENVOY_.*"
+    r"|(.*_)?(CLIENT|REAL|REMOTE|CONNECTING|SOCKET|USER|SOURCE|PROXYUSER|ORIGIN|EXTERNAL)_?(IP|ADDR|ADDRESS))"
 )
-_PROXIES_START = "HTTP_X_FORWARDED_"
 _ADVICE = "with [api] auth_strategy noauth2 only callers on this machine are believed"
 
 
@@ -184,7 +180,7 @@ def objection(environ: Mapping[str, Any], allowed_origins: Collection[str] = ())
     """
     if not is_loopback(environ.get("REMOTE_ADDR", "")):
         return f"The request comes from another address; {_ADVICE}."
-    passed_on = sorted(key for key in environ if key in _PROXIES or key.startswith(_PROXIES_START))
+    passed_on = sorted(key for key in environ if key.startswith("HTTP_") and _is_of_proxy(key))
     if passed_on:
         header = passed_on[0].removeprefix("HTTP_").replace("_", "-").title()
         return f"The header {header} says that a proxy passed the request on; {_ADVICE}."
@@ -199,7 +195,16 @@ def objection(environ: Mapping[str, Any], allowed_origins: Collection[str] = ())
         and not is_loopback(_name(origin.partition("://")[2]))
     ):
         return f"The header Origin names another site than this machine's loopback; {_ADVICE}."
+    # Browsers send no Origin with a GET for an image or a link of another site.
+    if origin not in allowed_origins and environ.get("HTTP_SEC_FETCH_SITE") == "cross-site":
+        return f"The header Sec-Fetch-Site says that a page of another site asks; {_ADVICE}."
     return None
+
+
+# Clients send few different headers.
+@lru_cache(maxsize=1024)
+def _is_of_proxy(key: str) -> bool:
+    return _OF_PROXIES.fullmatch(key) is not None
 
 
 # A few callers send most of the requests.

@@ -42,6 +42,8 @@ _FILES = f"{PAGES}/static/"
 # X-Requested-With of what pages.js asks for without a click.
 _BY_PAGE = "placement"
 REQUEST_ID = "x-openstack-request-id"
+# Characters of a query that are logged as they are.
+AS_SENT = "%/?&=:,!+"
 # The form of an id that a caller gives a request across services.
 _GLOBAL_ID = re.compile(r"req-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 LOG = logging.getLogger("placement.requests")
@@ -219,7 +221,7 @@ class RequestLog:
         # Quoted, so that a caller cannot write lines of its own into the log.
         path, query = environ.get("SCRIPT_NAME", "") + environ["PATH_INFO"], environ.get("QUERY_STRING", "")
         uri = quote(path, encoding="latin-1", errors="replace")
-        uri += f"?{quote(query, safe='%/?&=:,!+', encoding='latin-1')}" if query else ""
+        uri += f"?{quote(query, safe=AS_SENT, encoding='latin-1')}" if query else ""
         sent_id = environ.get("HTTP_X_OPENSTACK_REQUEST_ID", "")
         caller_id = sent_id if _GLOBAL_ID.fullmatch(sent_id) else None
         # Every log line carries it from here on; authentication adds the caller.
@@ -276,12 +278,18 @@ def _log(environ: dict[str, Any], uri: str, status: str, headers: dict[str, str]
     is_quiet = is_of_a_page and method in _READING and status < "400"
     level = logging.DEBUG if is_quiet else logging.INFO
     LOG.log(level, '%s "%s %s" %s', *asked.values(), rest, extra={"extra": {**asked, **shown}})
-    if method in _READING or at.reads:
-        return
+    if not (method in _READING or at.reads):
+        note_attempt(at.caller.user_id, at.caller.project_id, address, method, uri, status)
+
+
+def note_attempt(
+    user_id: str | None, project_id: str | None, address: str | None, method: str, uri: str, status: str | int
+) -> None:
+    """Log a request that tried to change something, and its answer; what is not known is `-`."""
     AUDIT.info(
         'user: %s project: %s address: %s "%s %s" status: %s',
-        in_log(at.caller.user_id) or "-",
-        in_log(at.caller.project_id) or "-",
+        in_log(user_id) or "-",
+        in_log(project_id) or "-",
         address or "-",
         method,
         uri,

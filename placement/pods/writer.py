@@ -324,12 +324,14 @@ class PodWriter:
             raise NodeChanged("The pod itself changed meanwhile.")
 
     def renew(self, transaction: Transaction, facts: ClusterFacts, pod: StoredPod) -> None:
-        """Renew a claim as if it was made now. Raises NodeChanged if the pod is not what it was."""
+        """Renew a claim as if it was made now. Raises NodeChanged if the pod is not what it was.
+
+        What it holds stays, so there is no audit record.
+        """
         if pod.root_id is not None:
             statements.lock_hosts(transaction, {pod.root_id})
         self.check_namesakes(transaction, facts, [PodKey(pod.namespace, pod.name, pod.uid)], [pod])
         statements.touch(transaction, pod.id)
-        transaction.records.append(changed(facts.name, pod, claimed="again"))
 
     def commit(
         self, transaction: Transaction, locked: LockedNodes, attributes: PodAttributes, moves: PodMoves
@@ -396,11 +398,16 @@ class PodWriter:
     def stay(
         self, transaction: Transaction, facts: ClusterFacts, reports: Iterable[tuple[StoredPod, PodEntry]]
     ) -> None:
-        """Write what is reported of pods that stay where they are with what they hold, each with its row."""
+        """Write what is reported of pods that stay where they are with what they hold, each with its row.
+
+        A report that changes nothing has no audit record.
+        """
         values = {}
         for row, report in reports:
-            values[row.id] = pod_values(report, row)
-            transaction.records.append(arrived(facts.name, report.answer, row))
+            values[row.id] = now = pod_values(report, row)
+            # A synchronization that starts reports every pod again.
+            if (now.manifest, now.status, now.node_id) != (row.manifest, row.status, row.node_id):
+                transaction.records.append(arrived(facts.name, report.answer, row))
         statements.update(transaction, values)
 
     def write(self, transaction: Transaction, changes: Sequence[NodeChange]) -> None:

@@ -36,6 +36,7 @@ LOG = logging.getLogger(__name__)
 
 _STARTS_WITHIN_SECONDS = 120
 _LOOK_EVERY_SECONDS = 0.05
+_STOPS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGQUIT})
 # Between attempts to replace a worker when its successors do not start.
 _TRY_AGAIN_AFTER_SECONDS = 2
 
@@ -91,7 +92,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
             self._awaiting = False
             limit = time.monotonic() + _STARTS_WITHIN_SECONDS
             # Signals to stop must not wait for this.
-            while time.monotonic() < limit and not self._has_signals():
+            while time.monotonic() < limit and not self._has_to_stop():
                 self.reap_workers()
                 if all(worker.serves for worker in self.WORKERS.values()):
                     self._served = True
@@ -135,12 +136,22 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
         if self._awaiting:
             self.manage_workers()
 
-    def _has_signals(self) -> bool:
-        """Return whether a signal waits for the master, other than that a worker has ended."""
+    def wait_for_signals(self, timeout: float = 1.0) -> list[Any]:
+        """Return the signals that came, SIGHUP once; where one is to stop, no others.
+
+        A reload takes seconds, and the last of several reads what all of them would.
+        """
+        came = super().wait_for_signals(timeout)
+        reloads = [each for each in came if each == signal.SIGHUP]
+        others = [each for each in came if each != signal.SIGHUP]
+        return [each for each in came if each in _STOPS] or [*others, *reloads[:1]]
+
+    def _has_to_stop(self) -> bool:
+        """Return whether a signal to stop waits for the master."""
         waiting = [self.SIG_QUEUE.get_nowait() for _ in range(self.SIG_QUEUE.qsize())]
         for each in waiting:
             self.SIG_QUEUE.put_nowait(each)
-        return bool(set(waiting) - {signal.SIGCHLD})
+        return bool(_STOPS.intersection(waiting))
 
 
 _GRACE_SECONDS = 30

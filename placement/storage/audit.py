@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import logging
 import random
@@ -74,6 +75,9 @@ class Retention:
 # The longest document that is kept as it is, in characters of JSON.
 _LONGEST_DOCUMENT = 4000
 _LONGEST_ID = 64
+_OMITTED = "omitted_characters"
+# The names of changed members that are kept.
+_MOST_NAMES = 50
 # Made once: making the encoder takes longer than encoding a claim.
 _encoded = json.JSONEncoder(separators=(",", ":")).encode
 _OF_PODS = (TargetKind.POD, TargetKind.RESERVATION)
@@ -104,7 +108,7 @@ def store(transaction: Transaction, records: Sequence[AuditRecord]) -> None:
     rows = []
     for record in records:
         if record.kind is not TargetKind.ALLOCATIONS or record.consumer not in shown:
-            values = (*record[:3], record.consumer, document(record.before), document(record.after))
+            values = (*record[:3], record.consumer, *documents(record.before, record.after))
             rows.append({**dict(zip(_COLUMNS, values, strict=True)), **alike})
     statement = _insert(type(transaction.backend))
     transaction.backend.run_last(transaction.connection, statement, rows)
@@ -122,9 +126,28 @@ def described(acting: Initiator) -> tuple[str | None, ...]:
     )
 
 
-def document(content: Mapping[str, Any] | None) -> str | None:
-    """Return a document as it is kept: as JSON, or its length if it is long."""
+def documents(
+    before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
+) -> tuple[str | None, str | None]:
+    """Return both documents as they are kept; of long ones with the names of the members that differ."""
+    kept = document(before), document(after)
+    if before is None or after is None or not any(text and _OMITTED in text for text in kept):
+        return kept
+    names = sorted(before.keys() | after.keys())
+    changed = [name for name in names if before.get(name) != after.get(name)][:_MOST_NAMES]
+    return document(before, changed), document(after, changed)
+
+
+def document(content: Mapping[str, Any] | None, changed: Sequence[str] | None = None) -> str | None:
+    """Return a document as it is kept: as JSON, or its length, its SHA-256 and what `changed` if it is long.
+
+    So no change hides in a long document: one with another hash is another document.
+    """
     if content is None:
         return None
     text = _encoded(content)
-    return text if len(text) <= _LONGEST_DOCUMENT else json.dumps({"omitted_characters": len(text)})
+    if len(text) <= _LONGEST_DOCUMENT:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    kept = {_OMITTED: len(text), "sha256": digest}
+    return json.dumps(kept if changed is None else {**kept, "changed": changed})

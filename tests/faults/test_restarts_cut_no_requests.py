@@ -123,6 +123,33 @@ def test_stopping_under_load_cuts_no_request():
     assert set(load.outcomes) <= {"200 abc", "refused connection"}, load.outcomes
 
 
+def test_reloads_that_wait_are_one_and_cut_nothing():
+    """However often it is asked for, a reload begins at most twice more than those that are over."""
+    with lane_server.running(workers=1) as server:
+        before = server.workers()
+        (server.folder / "delay").write_text("2")
+        with Load(server.url, 4).running() as load:
+            for _ in range(30):
+                server.process.send_signal(signal.SIGHUP)
+                time.sleep(0.05)
+            assert eventually(lambda: not set(server.workers()) & set(before))
+            server.process.send_signal(signal.SIGTERM)
+            assert server.process.wait(120) == 0
+        assert len(list(server.folder.glob("loaded-*"))) <= 5
+        assert set(load.outcomes) <= {"200 abc", "refused connection"}, load.outcomes
+
+
+def test_a_signal_to_stop_goes_before_reloads_that_wait():
+    with lane_server.running(workers=1) as server:
+        (server.folder / "delay").write_text("2")
+        for _ in range(30):
+            server.process.send_signal(signal.SIGHUP)
+            time.sleep(0.02)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(120) == 0
+        assert len(list(server.folder.glob("loaded-*"))) <= 3
+
+
 def test_stopping_waits_for_requests_in_work_but_not_for_ever():
     with lane_server.running() as server, Wire(server.url) as short, Wire(server.url) as hanging:
         short.send(request("PUT", "/echo?sleep=3", b"abc"))

@@ -10,13 +10,14 @@ import time
 from contextlib import suppress
 from enum import Enum, auto
 from typing import IO, Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from gunicorn.http import errors
 from gunicorn.http.message import Request
 from gunicorn.http.unreader import Unreader
 
 from placement.common.probes import PATHS
+from placement.http.middleware import AS_SENT
 from placement.http.worker import exchange
 from placement.http.worker.exchange import Exchange, HttpRefusal, RequestRefused
 from placement.http.worker.lanes import WorkerLimits
@@ -149,6 +150,9 @@ _END_OF_HEAD = b"\r\n\r\n"
 _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _RECEIVED_AT_ONCE = 64 * 1024
+# Of a request that is refused so much is logged.
+_SHOWN_BYTES = 2048
+_METHOD = re.compile(r"[A-Za-z]{1,20}")
 # The pages are below it; clients without a token may send their forms.
 _PAGES = "/ui/"
 # struct linger of socket.h: on, for no seconds.
@@ -180,6 +184,8 @@ class Connection:
         self.deadline = time.monotonic() + limits.head_seconds
         self.exchange: Exchange | None = None
         self.request: Request | None = None
+        # How the head of the present request begins, once all of it is there.
+        self._head_start = b""
         self.received: RequestBuffer | None = None
         self.ended = False
         # What the event loop waits for on the wire.
@@ -196,6 +202,14 @@ class Connection:
     def held(self) -> int:
         """Return how many bytes are kept for this connection."""
         return len(self._buffer) + (self.received.size if self.received is not None else 0)
+
+    def asked(self) -> tuple[str, str]:
+        """Return method and address of the present request for logs; `-` for what has not arrived."""
+        start = self._head_start or bytes(self._buffer[:_SHOWN_BYTES])
+        words = start.partition(b"\r\n")[0].decode("latin-1").split(" ")
+        if len(words) < 2 or not _METHOD.fullmatch(words[0]):
+            return "-", "-"
+        return words[0], quote(words[1], safe=AS_SENT, encoding="latin-1") or "-"
 
     def receive(self) -> bool:
         """Take in what has arrived; False if nothing has. Raises OSError."""
@@ -232,6 +246,7 @@ class Connection:
             return
         head = bytes(self._buffer[: size + len(_END_OF_HEAD)])
         del self._buffer[: len(head)]
+        self._head_start = head[:_SHOWN_BYTES]
         self._number += 1
         self.received = RequestBuffer(head, self.limits.body_in_memory_bytes)
         try:
@@ -283,6 +298,7 @@ class Connection:
         self.phase = Phase.IDLE
         self.deadline = time.monotonic() + seconds
         self.exchange = self.request = self.received = None
+        self._head_start = b""
         self._searched = 0
 
     def drain(self) -> None:

@@ -21,7 +21,7 @@ from placement.http.worker.connection import Connection, Phase
 from placement.http.worker.exchange import Exchange, HttpRefusal, RequestRefused, State
 from placement.http.worker.lanes import Lanes, WorkerLimits, room_for_connections
 from placement.http.worker.tls import Tls
-from placement.metrics.catalog import CONNECTIONS, REFUSED
+from placement.metrics.catalog import CONNECTIONS
 
 
 class ConnectionTable:
@@ -331,8 +331,7 @@ class EventLoop:
 
     def _refuse(self, connection: Connection, refusal: HttpRefusal) -> None:
         """Answer without asking the application, and close."""
-        LOG.info("refused a request of %s: %d %s", connection.address, refusal.status, refusal.message)
-        REFUSED.labels(refusal.status).inc()
+        refusals.note_refusal(connection, self._known, refusal)
         self._drain(connection, refusals.written(refusal))
 
     def _drain(self, connection: Connection, answer: bytes = b"") -> None:

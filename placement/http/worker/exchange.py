@@ -23,14 +23,18 @@ from oslo_context import context as log_context
 from oslo_context.context import RequestContext
 
 from placement.http import middleware
+from placement.http.context import in_log
 from placement.http.credentials import HEADERS, KnownCredentials, digest_of
 from placement.http.middleware import ARRIVAL, KNOWN_AS, deadline_of
-from placement.http.worker.lanes import Lane, WorkerLimits
+from placement.http.worker.lanes import Lane, WorkerLimits, changes_nothing
+from placement.metrics.catalog import REFUSED
 
 if TYPE_CHECKING:
     from placement.http.worker.connection import Connection
 
 LOG = logging.getLogger(__name__)
+# Operators know these lines by the name of the worker.
+_REFUSALS = logging.getLogger("placement.http.worker.worker")
 
 # Answers to requests that never reach the application: refusals in the shape of its errors, and probes.
 
@@ -273,6 +277,7 @@ class Exchange:
 
     def _refuse(self, refusal: HttpRefusal) -> None:
         """Answer with the refusal instead of asking the application; the connection is closed then."""
+        note_refusal(self.connection, self._known, refusal)
         self._pieces, self._produced, self.keep_alive = iter(()), True, False
         self.outgoing.sendall(written(refusal))
 
@@ -304,6 +309,26 @@ def _set_log_context(wanted: RequestContext | None) -> None:
     else:
         # oslo.context has no other way to forget.
         vars(log_context._request_store).pop("context", None)
+
+
+def note_refusal(connection: Connection, known: KnownCredentials, refusal: HttpRefusal) -> None:
+    """Log and count a refused request, and what it tried to change; its user if the credential is known."""
+    method, uri = connection.asked()
+    credential = credential_of(connection.request) if connection.request is not None else None
+    caller = known.get(credential) if credential is not None else None
+    user_id, project_id = caller or (None, None)
+    _REFUSALS.info(
+        'refused a request of %s: %d %s "%s %s" user: %s',
+        connection.address,
+        refusal.status,
+        refusal.message,
+        method,
+        uri,
+        in_log(user_id) or "-",
+    )
+    REFUSED.labels(refusal.status).inc()
+    if not changes_nothing(method, uri.partition("?")[0]):
+        middleware.note_attempt(user_id, project_id, connection.client, method, uri, refusal.status)
 
 
 def credential_of(request: Request) -> bytes | None:

@@ -67,7 +67,7 @@ class WorkerLimits:
     write_threads: int = 8
     # More than may wait for changes (audit.routes), also of one caller, so that others are refused at once.
     event_threads: int = 12
-    # Anyone may sign in, so a slow identity service costs no other lane a thread. It needs no database.
+    # Anyone may sign in, so a slow identity service costs no other lane a thread.
     sign_in_threads: int = 4
     most_waiting: int = 512
 
@@ -77,7 +77,7 @@ class WorkerLimits:
 
         Requests that follow changes look at the database one after another, so they hold one together.
         """
-        threads = self.read_threads + self.write_threads + self.status_threads
+        threads = self.read_threads + self.write_threads + self.status_threads + self.sign_in_threads
         return threads + _OF_FOLLOWED_CHANGES + _BESIDE_REQUESTS
 
 
@@ -193,6 +193,11 @@ _READING_POSTS = re.compile(
 )
 
 
+def changes_nothing(method: str, path: str) -> bool:
+    """Return whether a request cannot change anything; the path is without its query."""
+    return method in _READING_METHODS or (method == "POST" and bool(_READING_POSTS.search(path)))
+
+
 class Lanes:
     """The lanes of a process."""
 
@@ -213,7 +218,7 @@ class Lanes:
             return self.status
         if reading and path.endswith(_EVENTS_PATH):
             return self.events
-        if reading or (method == "POST" and _READING_POSTS.search(path)):
+        if changes_nothing(method, path):
             return self.reads
         if method == "POST" and path.endswith(_SIGN_IN_PATH):
             return self.sign_ins
