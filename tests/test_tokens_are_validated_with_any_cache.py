@@ -17,7 +17,7 @@ from placement.http.context import Misconfigured
 from placement.http.keystone import NotSignedIn
 from placement.storage.database import Database
 from tests import commands
-from tests.client import Client
+from tests.client import Client, detail
 from tests.conftest import application_of, configured, with_options
 from tests.identity_service import GROUP, IdentityService, project_token
 from tests.memcached import Memcached
@@ -183,6 +183,16 @@ def test_identity_that_is_away_keeps_no_service_from_being_ready(tmp_path: Path)
         warned = [line for line in server.log.read_text().splitlines() if "identity unreachable: " in line]
     assert len(warned) == 1
     assert away.url in warned[0]
+
+
+def test_a_service_that_may_not_sign_in_says_that_it_is_not_the_callers_fault(
+    embedded_database: Database, identity: IdentityService
+):
+    with service(embedded_database, identity, password="another") as api:
+        answer = api.as_(TOKEN).get("/resource_providers")
+        assert answer.status_code == 503
+        assert detail(answer) == "The identity service cannot be asked."
+        assert api.as_(None).get("/resource_providers").status_code == 401
 
 
 def checked(identity: IdentityService, folder: Path, options: str = "") -> tuple[int, dict[str, str]]:

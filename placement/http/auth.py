@@ -332,8 +332,8 @@ class Keystone:
         if now - self._warned_at >= _WARN_AGAIN_SECONDS:
             self._warned_at = now
             LOG.warning(
-                "identity unreachable: OpenStack Identity at %s cannot be asked, so callers whose tokens "
-                "this process does not remember get 503: %s",
+                "identity unreachable: OpenStack Identity at %s cannot be asked, so tokens that "
+                "this process does not remember are answered 503: %s",
                 self.middleware.address,
                 reason,
             )

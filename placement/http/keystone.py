@@ -24,7 +24,6 @@ _RETRIES = 1
 # Of each memcached once in five minutes, so that one that hangs holds up no caller for long.
 _CACHE_SECONDS = 1
 _V3 = (3, 0)
-_INSTALL = "install this package with its extra `keystone`"
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
@@ -42,8 +41,8 @@ class TokenMiddleware:
             from keystonemiddleware.opts import list_auth_token_opts
         except ImportError:
             raise Misconfigured(
-                f"auth_strategy keystone needs keystonemiddleware: {_INSTALL}, or choose another [api] "
-                "auth_strategy."
+                "auth_strategy keystone needs keystonemiddleware: install this package with its extra "
+                "`keystone`, or choose another [api] auth_strategy."
             ) from None
         try:
             for group, options in list_auth_token_opts():
@@ -61,10 +60,13 @@ class TokenMiddleware:
             self._complete()
             is_chosen = self._options.auth_type or self._options.auth_section
         except ImportError as error:
-            raise Misconfigured(f"[{GROUP}] cannot be used: {error}; {_INSTALL}.") from None
+            raise Misconfigured(
+                f"[keystone_authtoken] cannot be used: {error}; install this package with its extra "
+                "`keystone`."
+            ) from None
         except Exception as error:
             # Plugins and caches have errors of their own, most of them undocumented.
-            raise Misconfigured(f"[{GROUP}] cannot be used: {_words(error)}") from None
+            raise Misconfigured(f"[keystone_authtoken] cannot be used: {_words(error)}") from None
         if not is_chosen:
             raise Misconfigured(
                 f"auth_strategy keystone needs [{GROUP}] auth_type, and what goes with it, to ask Keystone "
