@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tests.client import Client
-from tests.kubernetes import CLUSTER, MIXED, RATIO, SPEC, node_manifests, pod_manifest
+from tests.kubernetes import CLUSTER, MIXED, RATIO, node_manifests, pod_manifest
 from tests.reservations import reservation
 
 QUANTITIES = (
@@ -29,7 +29,14 @@ NUMBERS = (
 TEXTS = ("", " ", "x", "a\0b", "\ud800", "\U0001f600", "0, 8", "0-", "1e400", "null", "[" * 200, "9" * 400)
 ANNOTATIONS = (
     *("NaN", "Infinity", '{"a":NaN}', '{"cpu":1e400}', '{"cpu":' + "9" * 400 + "}", "[" * 5000, "{", "null"),
-    *('"\\ud800"', '{"cpuset":"\\u0000"}', '["\\ud800"]', '{"name":"\\ud800","uid":"\\u0000"}', "[1e400]", "5"),
+    *(
+        '"\\ud800"',
+        '{"cpuset":"\\u0000"}',
+        '["\\ud800"]',
+        '{"name":"\\ud800","uid":"\\u0000"}',
+        "[1e400]",
+        "5",
+    ),
 )
 OTHERS = (None, True, [], {}, [None], {"": ""})
 EVERYTHING = (*QUANTITIES, *NUMBERS, *TEXTS, *ANNOTATIONS, *OTHERS)
@@ -86,7 +93,9 @@ def requests() -> list[Request]:
     running = copy.deepcopy(pod)
     running["metadata"]["uid"] = "odd-running"
     affinity = {"reservationSelector": {"app": "db"}}
-    running["metadata"]["annotations"]["scheduling.koordinator.sh/reservation-affinity"] = json.dumps(affinity)
+    running["metadata"]["annotations"]["scheduling.koordinator.sh/reservation-affinity"] = json.dumps(
+        affinity
+    )
     running["spec"]["initContainers"][0]["restartPolicy"] = "Always"
     running["spec"]["nodeName"] = "n1"
     running["status"] = {
@@ -135,7 +144,11 @@ def _others() -> Iterator[Request]:
     inventories = {"resource_provider_generation": _GENERATION, "inventories": {"VCPU": inventory}}
     yield Request("PUT", f"{provider}/inventories", inventories)
     owner = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
-    allocations = {"allocations": {PROVIDER: {"resources": {"VCPU": 1}}}, "consumer_generation": _OWN_GENERATION, **owner}
+    allocations = {
+        "allocations": {PROVIDER: {"resources": {"VCPU": 1}}},
+        "consumer_generation": _OWN_GENERATION,
+        **owner,
+    }
     yield Request("PUT", f"/allocations/{CONSUMER}", allocations)
     yield Request("POST", "/allocations", {CONSUMER: allocations})
     yield Request("POST", "/reshaper", {"inventories": {PROVIDER: inventories}, "allocations": {}})
@@ -158,6 +171,7 @@ def _others() -> Iterator[Request]:
 
 # These stand for the generations of the provider and of the consumer when the body is sent.
 _GENERATION, _OWN_GENERATION = "<generation>", "<generation of the consumer>"
+FIRST = "0f000000-0000-4000-8000-0000000000ff"
 PROVIDER, CONSUMER = "0a000000-0000-4000-8000-0000000000ff", "0c000000-0000-4000-8000-0000000000ff"
 
 
@@ -166,7 +180,7 @@ def scene(api: Client) -> None:
     assert api.put(CLUSTER).status_code == 201
     for name in ("n1", "n2"):
         assert api.put(f"{CLUSTER}/nodes/{name}", node_manifests(name)).status_code == 201
-    assert api.put(f"{CLUSTER}/pods/default/first", pod_manifest("2", uid="first")).status_code == 201
+    assert api.put(f"{CLUSTER}/pods/default/first", pod_manifest("2", uid=FIRST)).status_code == 201
     body = {"name": "beside", "uuid": PROVIDER}
     assert api.post("/resource_providers", body).status_code == 200
     api.offer(PROVIDER, VCPU=8)
@@ -213,6 +227,9 @@ def send(api: Client, request: Request, body: Any) -> int:
         text = text.replace(f'"{_GENERATION}"', json.dumps(api.generation(PROVIDER)))
     if _OWN_GENERATION in text:
         text = text.replace(f'"{_OWN_GENERATION}"', json.dumps(api.consumer_generation(CONSUMER)))
+    if "/pods/default/" in request.path:
+        # A pod that comes again must not change its class.
+        api.delete(request.path)
     return api.call(request.method, request.path, text.encode(), Content_Type="application/json").status_code
 
 
@@ -226,7 +243,11 @@ def health(api: Client) -> dict[str, int]:
         *(("GET", path, None) for path in _pages()),
         *(("POST", f"{CLUSTER}/pods/preview", each) for each in (bound, small)),
         *(("POST", f"{CLUSTER}/extender/{verb}", _about(bound)) for verb in ("filter", "prioritize")),
-        ("POST", f"{CLUSTER}/extender/preempt", {"Pod": bound, "NodeNameToMetaVictims": {"n1": {}, "n2": {}}}),
+        (
+            "POST",
+            f"{CLUSTER}/extender/preempt",
+            {"Pod": bound, "NodeNameToMetaVictims": {"n1": {}, "n2": {}}},
+        ),
         ("POST", "/ext/v1/capacity", {"pod": small, "cluster": "edge"}),
         ("POST", f"{CLUSTER}/pods/translation", bound),
     ]
@@ -246,7 +267,12 @@ def _pages() -> Iterator[str]:
     lists = ("", "/pods", "/pods?qos=LSR", "/pods?node=n1", "/pods?scheduled=true", "/reservations")
     for path in (*lists, "/nodes", "/nodes/n1", "/nodes/n2", "/pods/default/first"):
         yield f"{CLUSTER}{path}"
-    yield from ("/ext/v1/hosts", f"/resource_providers/{PROVIDER}/inventories", "/ui/", "/ui/pods?cluster=edge")
+    yield from (
+        "/ext/v1/hosts",
+        f"/resource_providers/{PROVIDER}/inventories",
+        "/ui/",
+        "/ui/pods?cluster=edge",
+    )
 
 
 _QUANTITY_LIKE = re.compile(r"[0-9.]+([KMGTP]i|[munkMGTPE])?")

@@ -32,7 +32,9 @@ def imported(api: Client, on_report: bool = False, **annotations: Any) -> list[s
     found: list[str] = answer.json["warnings"]
     documents = [manifests["node"], manifests["nodeResourceTopology"]]
     (again,) = api.post(f"{CLUSTER}/nodes", {"kind": "List", "items": documents}).json["nodes"]
-    assert [each for each in found if "read" in each] == [each for each in again["warnings"] if "read" in each]
+    assert [each for each in found if "read" in each] == [
+        each for each in again["warnings"] if "read" in each
+    ]
     return found
 
 

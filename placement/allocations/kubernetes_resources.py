@@ -54,9 +54,7 @@ _CLASSES: Mapping[str, tuple[str, str, int]] = {
 _NUMA_ONLY = frozenset(on_numa for on_host, on_numa, _ in _CLASSES.values() if on_numa != on_host)
 
 
-def base_amount(
-    resource: str, quantity: Fraction, rounded: Callable[[Fraction], int] = floor
-) -> int:
+def base_amount(resource: str, quantity: Fraction, rounded: Callable[[Fraction], int] = floor) -> int:
     """Return a quantity in base units: millicores (rounded up) for `cpu`, else bytes or pieces.
 
     It is 2^63-1 at most, as in Kubernetes, also where containers of a pod add up to more.

@@ -23,7 +23,7 @@ def test_every_suffix_exponent_and_plain_number_is_read_exactly(text, amount):
 ODD = [None, True, [], {}, float("nan"), float("inf"), "", " 1", "1 Gi", "\u0664", "9" * 1001]
 
 
-@pytest.mark.parametrize("value", [*ODD, *[".", "-", "1K", "1ki", "1mi", "1e", "1e9999999999999999999", "1Gi2", "0x1"]])
+@pytest.mark.parametrize("value", [*ODD, *[".", "-", "1K", "1ki", "1mi", "1e", f"1e{10**18}", "1Gi2", "0x1"]])
 def test_anything_else_is_refused(value):
     with pytest.raises(QuantityError, match="is not a Kubernetes quantity"):
         parse_quantity(value)
@@ -31,7 +31,9 @@ def test_anything_else_is_refused(value):
 
 LARGEST, NANO = 2**63 - 1, Fraction(1, 10**9)
 LIMITS = {
-    **dict.fromkeys(["1e19", "1e320", "1e999999", "99E", "8Ei", "9" * 100, 2**64, 1e300, "0.0001e30"], LARGEST),
+    **dict.fromkeys(
+        ["1e19", "1e320", "1e999999", "99E", "8Ei", "9" * 100, 2**64, 1e300, "0.0001e30"], LARGEST
+    ),
     **dict.fromkeys(["-1e19", "-1e320", -(10**400), "-99E"], -LARGEST),
     **dict.fromkeys(["1e-9", "1e-400", "0." + "0" * 900 + "1", "1e-999999", "0.1n", 1e-300], NANO),
     **dict.fromkeys(["0e999999", "0.000", "-0", 0.0], 0),
