@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -20,7 +21,10 @@ from hypothesis.errors import FlakyStrategyDefinition, Unsatisfiable
 from schemathesis.core.failures import FailureGroup
 
 from tests.client import Client
+from tests.conftest import application_on
 from tests.described_service import KNOWN, TOKEN, described_service, fill
+from tests.odd_values import anything, health, requests, scene, send
+from tests.server import BACKENDS
 
 # Rules that JSON Schema does not know, such as names that must exist, are answered 400.
 _ACCEPTED = ["2xx", 400, 401, 403, 404, 409, 415]
@@ -136,6 +140,20 @@ def _wrong(case: Any, version: str) -> Iterator[str]:
             yield f"{version} {case.operation.label}: {failure}\n    {case.as_curl_command()}"
 
 
+def odd_values(application: Flask, attempts: int) -> set[str]:
+    """What fails of so many requests with any odd value at any place, and of what is asked after them."""
+    api, rng, found = Client(application.test_client()), random.Random(attempts), set[str]()
+    scene(api)
+    for request in requests():
+        for _ in range(attempts):
+            place, value, body = anything(request, rng)
+            status = send(api, request, body)
+            ill = health(api) if status < 300 else {}
+            if status >= 500 or ill:
+                found.add(f"{request.method} {request.path} {place} {value!r:.80}: {status} {ill}")
+    return found
+
+
 def main(arguments: list[str]) -> int:
     """Print the findings; 1 if there are any."""
     examples = int(arguments[0]) if arguments else _EXAMPLES
@@ -145,6 +163,10 @@ def main(arguments: list[str]) -> int:
             for operation in operations(application, version):
                 print(version, operation.label, flush=True)
                 found |= findings(application, operation, version, examples)
+    for backend in BACKENDS:
+        with application_on(backend) as application:
+            print("odd values", backend, flush=True)
+            found |= odd_values(application, examples)
     print("\n\n".join(sorted(found)) or "nothing found")
     return 1 if found else 0
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tests.client import Client
-from tests.kubernetes import CLUSTER, MIXED, RATIO, SPEC, node_manifests, pod_manifest
+from tests.kubernetes import CLUSTER, MIXED, RATIO, node_manifests, pod_manifest
 from tests.reservations import reservation
 
 QUANTITIES = (
@@ -171,6 +171,7 @@ def _others() -> Iterator[Request]:
 
 # These stand for the generations of the provider and of the consumer when the body is sent.
 _GENERATION, _OWN_GENERATION = "<generation>", "<generation of the consumer>"
+FIRST = "0f000000-0000-4000-8000-0000000000ff"
 PROVIDER, CONSUMER = "0a000000-0000-4000-8000-0000000000ff", "0c000000-0000-4000-8000-0000000000ff"
 
 
@@ -179,7 +180,7 @@ def scene(api: Client) -> None:
     assert api.put(CLUSTER).status_code == 201
     for name in ("n1", "n2"):
         assert api.put(f"{CLUSTER}/nodes/{name}", node_manifests(name)).status_code == 201
-    assert api.put(f"{CLUSTER}/pods/default/first", pod_manifest("2", uid="first")).status_code == 201
+    assert api.put(f"{CLUSTER}/pods/default/first", pod_manifest("2", uid=FIRST)).status_code == 201
     body = {"name": "beside", "uuid": PROVIDER}
     assert api.post("/resource_providers", body).status_code == 200
     api.offer(PROVIDER, VCPU=8)
@@ -226,6 +227,9 @@ def send(api: Client, request: Request, body: Any) -> int:
         text = text.replace(f'"{_GENERATION}"', json.dumps(api.generation(PROVIDER)))
     if _OWN_GENERATION in text:
         text = text.replace(f'"{_OWN_GENERATION}"', json.dumps(api.consumer_generation(CONSUMER)))
+    if "/pods/default/" in request.path:
+        # A pod that comes again must not change its class.
+        api.delete(request.path)
     return api.call(request.method, request.path, text.encode(), Content_Type="application/json").status_code
 
 

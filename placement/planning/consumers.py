@@ -148,7 +148,7 @@ def manifests(
 ) -> dict[str, dict[str, Any]]:
     """Return manifests by consumer, of pods on the nodes of a cluster, or on its nodes with these roots."""
     table, nodes = tables.pods, tables.nodes.c
-    statement = sa.select(table.c.status["consumer"].as_string(), table.c.manifest).where(
+    statement = sa.select(tables.TextMember(table.c.status, "consumer"), table.c.manifest).where(
         table.c.cluster_id == cluster_id, table.c.node_id.is_not(None), table.c.namespace != RESERVED
     )
 

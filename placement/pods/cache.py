@@ -212,7 +212,7 @@ class NodeLoader:
         recorded: dict[int, list[RecordedPod]] = defaultdict(list)
         stated = statements.manifest_parts(connection, [pod.id for pod in parts.pods if lacks_labels(pod)])
         for pod in parts.pods:
-            read = record_of(pod) or rescued(connection, cluster.id, cluster.settings, pod)
+            read = record_of(pod) or rescued(connection, cluster.id, cluster.name, cluster.settings, pod)
             recorded[pod.root_id].append(labelled(read, *stated[pod.id]) if pod.id in stated else read)
         return self._states(cluster, parts, descriptions, recorded, known or {})
 
@@ -332,7 +332,7 @@ class NodeLoader:
         return descriptions
 
     def _undescribed(self, cluster: ClusterFacts, name: str, node: Any) -> NodeDescription:
-        """Return a node of which the stored manifests cannot be read: it offers nothing until it comes again."""
+        """Return a node with stored manifests that cannot be read: it offers nothing until it comes again."""
         stored = node if isinstance(node, Mapping) else {}
 
         def read() -> NodeTemplate:

@@ -214,8 +214,9 @@ class Host:
     """A host: all that decides whether and where a pod fits on a node, apart from the totals of the node.
 
     `unreadable_pods` are names of pods there with a resource-status that does not parse: their CPUs are not
-    known. `is_closed`: what withholds CPUs of the node cannot be read. `numa_scoring` and `favours_idle` say how its NUMA nodes are compared. The name of the node is no
-    part of it: equal hosts get equal answers, and the hash is computed once.
+    known. `is_closed`: what withholds CPUs of the node cannot be read. `numa_scoring` and `favours_idle` say
+    how its NUMA nodes are compared. The name of the node is no part of it: equal hosts get equal answers, and
+    the hash is computed once.
     """
 
     state: HostState

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from placement.common import pod_identity
 from placement.common.gang import Membership, gang_of, stored_membership
 from placement.common.manifest import Field, ManifestError, ManifestReport
 from placement.common.pod_identity import ENDED_PHASES
@@ -389,6 +390,15 @@ def record_of(pod: PodRow, *, with_labels: bool = False) -> RecordedPod | None:
         return None
 
 
+def is_unreadable(pod: StoredPod) -> bool:
+    """Return whether something of a stored pod cannot be read: its manifest, its answer, or what it holds."""
+    row = PodRow(pod.root_id or 0, pod.id, pod.namespace, pod.name, pod.uid, pod.status)
+    holds_unknown = pod.node_id is not None and record_of(row) is None
+    # A pod that is on no node has no record.
+    answer = any(each.startswith(_UNREADABLE) for each in answer_of(pod).unreadable)
+    return holds_unknown or answer or not (isinstance(pod.manifest, Mapping) and pod.manifest)
+
+
 def held_by(reservation: StoredPod) -> RecordedPod:
     """Return what a reservation has, or had."""
     return recorded_pod(
@@ -416,9 +426,15 @@ def labelled(pod: RecordedPod, labels: Any, affinity: Any, annotations: Any) -> 
     )
 
 
-def rescued(connection: Executor, cluster_id: int, settings: SchedulerSettings, pod: PodRow) -> RecordedPod:
-    """Return a substitute for a pod with an unreadable row: its manifest's requests, and its stored CPUs."""
-    cpus = statements.cpus_of(connection, consumer_of(pod))
+def rescued(
+    connection: Executor, cluster_id: int, cluster: str, settings: SchedulerSettings, pod: PodRow
+) -> RecordedPod:
+    """Return a substitute for a pod with an unreadable row: its manifest's requests, and its stored CPUs.
+
+    Where these are not known either, its node takes no pods with CPUs of their own, as it is `unreadable`.
+    """
+    consumer = consumer_of(pod) or pod_identity.consumer_of(cluster, pod.uid)
+    cpus = statements.cpus_of(connection, consumer)
     try:
         (manifest,) = statements.pod_manifests(connection, cluster_id, [pod.uid])
         requests = import_running_pod(manifest, settings, KubeletPolicy()).requests
@@ -428,7 +444,7 @@ def rescued(connection: Executor, cluster_id: int, settings: SchedulerSettings, 
         pod.namespace,
         pod.name,
         pod.uid,
-        consumer_of(pod),
+        consumer,
         qos_of(pod.status),
         requests,
         Holding(cpus=cpus),

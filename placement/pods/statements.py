@@ -17,9 +17,10 @@ from placement.engine.domain.request_scope import initiator
 from placement.storage import records, tables
 from placement.storage.audit import described, document
 from placement.storage.backends.backend import Stamped
-from placement.storage.json_text import written
 from placement.storage.database import Database, Executor, RowStatement, Transaction
+from placement.storage.json_text import written
 from placement.storage.records import NodeParts, NodeRow, revision_number
+from placement.storage.tables import TextMember
 
 _pods = tables.pods
 _nodes = tables.nodes
@@ -395,9 +396,7 @@ _head = (
     sa.select(
         *_pods.c["id", "namespace", "name"],
         _nodes.c.name,
-        _pods.c.status["qos"].as_string(),
-        _pods.c.status["told"]["phase"].as_string(),
-        _pods.c.status["told"]["cpuset"].as_string(),
+        _pods.c.status,
     )
     .select_from(_pods)
     .outerjoin(_nodes, _nodes.c.id == _pods.c.node_id)
@@ -408,7 +407,18 @@ _head = (
 def heads(connection: Executor, cluster_id: int, wanted: PodFilter, after: int, count: int) -> list[PodHead]:
     """Return the next pods of a cluster as a list shows them, in the order in which they were recorded."""
     statement = _narrowed(_head, cluster_id, wanted, after)
-    return [PodHead(*row) for row in connection.execute(statement.limit(count))]
+    rows = connection.execute(statement.limit(count))
+    return [PodHead(row[0], row[1], row[2], row[3], *_shown_of(row[4])) for row in rows]
+
+
+def _shown_of(status: Any) -> tuple[str | None, str | None, str | None]:
+    """Return the class, the phase and the CPU list in the status of a row, as far as they can be read."""
+    known = status if isinstance(status, dict) else {}
+    told = known.get("told")
+    answer = told if isinstance(told, dict) else {}
+    found = (known.get("qos"), answer.get("phase"), answer.get("cpuset"))
+    qos, phase, cpuset = (each if isinstance(each, str) else None for each in found)
+    return qos, phase, cpuset
 
 
 def _narrowed(statement: sa.Select[Any], cluster_id: int, wanted: PodFilter, after: int) -> sa.Select[Any]:
@@ -416,12 +426,12 @@ def _narrowed(statement: sa.Select[Any], cluster_id: int, wanted: PodFilter, aft
     for column, value in (
         (_pods.c.namespace, wanted.namespace),
         (_nodes.c.name, wanted.node),
-        (_pods.c.status["qos"].as_string(), wanted.qos),
+        (TextMember(_pods.c.status, "qos"), wanted.qos),
     ):
         if value is not None:
             statement = statement.where(column == value)
     if wanted.scheduled:
-        statement = statement.where(_pods.c.status["told"]["scheduled"].as_boolean())
+        statement = statement.where(TextMember(_pods.c.status, "told", "scheduled").in_(("true", "1")))
     return statement.order_by(_pods.c.id)
 
 
@@ -437,11 +447,20 @@ def priorities(connection: Executor, node_id: int) -> list[PodPriority]:
     """Return the pods on a node, most important first; of equals, the ones that have been there longer."""
     statement = sa.select(
         _pods.c.uid,
-        _pods.c.status["consumer"].as_string(),
-        _pods.c.manifest["spec"]["priority"].as_string(),
+        TextMember(_pods.c.status, "consumer"),
+        TextMember(_pods.c.manifest, "spec", "priority"),
     ).where(_pods.c.node_id == node_id, _pods.c.namespace != RESERVED)
     rows = connection.execute(statement.order_by(_pods.c.id))
-    return sorted((PodPriority(row[0], row[1], int(row[2] or 0)) for row in rows), key=lambda pod: -pod[2])
+    found = (PodPriority(uid, consumer or "", _whole(priority)) for uid, consumer, priority in rows)
+    return sorted(found, key=lambda pod: -pod.priority)
+
+
+def _whole(number: str | None) -> int:
+    """Return a number that is stored as text; 0 for what is none, as a row changed by hand may have it."""
+    try:
+        return int(number or 0)
+    except ValueError:
+        return 0
 
 
 def pod_manifests(connection: Executor, cluster_id: int, uids: Collection[str]) -> list[dict[str, Any]]:
@@ -455,12 +474,14 @@ def manifest_parts(connection: Executor, ids: Collection[int]) -> dict[int, tupl
     found: dict[int, tuple[Any, Any, Any]] = {}
     if not ids:
         return found
-    manifest = _pods.c.manifest
-    metadata = manifest["metadata"]
-    asked = sa.select(_pods.c.id, metadata["labels"], manifest["spec"]["affinity"], metadata["annotations"])
+    asked = sa.select(_pods.c.id, _pods.c.manifest)
     for some in portions(sorted(ids), _AT_ONCE):
-        rows = connection.execute(asked.where(_pods.c.id.in_(some)))
-        found |= {row[0]: (row[1], row[2], row[3]) for row in rows}
+        for id_, manifest in connection.execute(asked.where(_pods.c.id.in_(some))):
+            parts = (
+                manifest.get(name) if isinstance(manifest, dict) else None for name in ("metadata", "spec")
+            )
+            metadata, spec = (part if isinstance(part, dict) else {} for part in parts)
+            found[id_] = metadata.get("labels"), spec.get("affinity"), metadata.get("annotations")
     return found
 
 

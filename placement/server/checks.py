@@ -16,7 +16,8 @@ from placement.pods import statements
 from placement.pods.cache import NodeLoader, facts_of
 from placement.pods.model import HostIdentity
 from placement.pods.node_info import CpuOwner, NodeAllocations
-from placement.pods.rows import stored_accounts
+from placement.pods.rows import is_unreadable, stored_accounts
+from placement.pods.statements import PodFilter
 from placement.providers.statements import clusters, providers
 from placement.providers.statements.clusters import Cluster
 from placement.server import online_migrations, schema
@@ -109,7 +110,7 @@ def _remove_idle(transaction: Transaction, rows: Sequence[Any]) -> None:
 
 
 _pod_of = sa.select(tables.pods.c.id).where(
-    tables.pods.c.status["consumer"].as_string() == tables.consumers.c.uuid
+    tables.TextMember(tables.pods.c.status, "consumer") == tables.consumers.c.uuid
 )
 
 AMOUNTS = (
@@ -415,15 +416,32 @@ def pod_violations(connection: Executor) -> Iterator[InvariantViolation]:
     for cluster in clusters.listed(connection):
         loader = NodeLoader()
         rows = statements.nodes(connection, cluster.id)
+        yield from _unreadable_rows(connection, cluster)
         for start in range(0, len(rows), _AT_ONCE):
             yield from _of_nodes(connection, loader, cluster, rows[start : start + _AT_ONCE])
+
+
+def _unreadable_rows(connection: Executor, cluster: Cluster) -> Iterator[InvariantViolation]:
+    """Yield the pods and reservations of which the row cannot be read; they can be deleted over the API."""
+    for reservations in (False, True):
+        after = 0
+        while rows := statements.page(
+            connection, cluster.id, PodFilter(), after, _AT_ONCE, reservations=reservations
+        ):
+            after = rows[-1].id
+            for row in filter(is_unreadable, rows):
+                what = f"reservation {row.name}" if reservations else f"pod {row.namespace}/{row.name}"
+                sentence = (
+                    f"{what} of cluster {cluster.name}: its row cannot be read; delete it, or send it again"
+                )
+                yield InvariantViolation("rows-of-pods-can-be-read", False, sentence)
 
 
 def _of_nodes(
     connection: Executor, loader: NodeLoader, cluster: Cluster, rows: Sequence[NodeRow]
 ) -> Iterator[InvariantViolation]:
     try:
-        states = loader.load(connection, facts_of(cluster), [row.root_id for row in rows])
+        states = loader.load(connection, facts_of(cluster), [row.root_id for row in rows], strict=True)
     except ManifestError as error:
         if len(rows) > 1:
             # One of them is the cause; the others are read all the same.

@@ -60,7 +60,7 @@ _cluster_of = sa.union(
     .join(tables.logical_cpus, tables.logical_cpus.c.node_id == tables.nodes.c.id)
     .where(tables.logical_cpus.c.consumer_id == sa.bindparam("uuid")),
     sa.select(tables.pods.c.cluster_id).where(
-        tables.pods.c.status["consumer"].as_string() == sa.bindparam("uuid")
+        tables.TextMember(tables.pods.c.status, "consumer") == sa.bindparam("uuid")
     ),
 ).limit(1)
 

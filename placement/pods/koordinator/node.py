@@ -176,7 +176,7 @@ _WITHHOLDING = (keys.RESERVATION, keys.SYSTEM_QOS_RESOURCE, keys.CPU_MANAGER_POL
 def unreadable_withholding(
     node: Mapping[str, Any], nrt: Mapping[str, Any] | None, profile: str
 ) -> tuple[str, ...]:
-    """Return warnings about what the manifests of a node withhold and cannot be read, without the topology."""
+    """Return warnings about what a node withholds and cannot be read, whatever its topology."""
     report = ManifestReport()
     host = Manifest(Field("Node", node, report))
     topology = Manifest(Field(_NRT, nrt or {}, report))
@@ -215,7 +215,7 @@ def with_former_withholding(
 
 
 def _why_unreadable(key: str, annotation: Field) -> str:
-    """Return the first reason why an annotation that withholds something cannot be read, empty without one."""
+    """Return the first reason why such an annotation cannot be read, empty without one."""
     report, nothing = ManifestReport(), CpuTopology()
     parsed = annotation.softly().reported_to(report).json()
     if key == keys.SYSTEM_QOS_RESOURCE:

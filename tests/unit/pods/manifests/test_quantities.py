@@ -23,9 +23,7 @@ def test_every_suffix_exponent_and_plain_number_is_read_exactly(text, amount):
 ODD = [None, True, [], {}, float("nan"), float("inf"), "", " 1", "1 Gi", "\u0664", "9" * 1001]
 
 
-@pytest.mark.parametrize(
-    "value", [*ODD, *[".", "-", "1K", "1ki", "1mi", "1e", "1e9999999999999999999", "1Gi2", "0x1"]]
-)
+@pytest.mark.parametrize("value", [*ODD, *[".", "-", "1K", "1ki", "1mi", "1e", f"1e{10**18}", "1Gi2", "0x1"]])
 def test_anything_else_is_refused(value):
     with pytest.raises(QuantityError, match="is not a Kubernetes quantity"):
         parse_quantity(value)
