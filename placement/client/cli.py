@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return exit_code
 
 
-class _Lines(logging.Formatter):
+class _ErrorLines(logging.Formatter):
     """A format of errors, which may quote what strangers wrote: lines of theirs do not begin as ours do."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -111,7 +111,7 @@ class Placement(App):
         """Write errors to standard error, a line each."""
         handler = logging.StreamHandler(self.stderr)
         begin = painted(f"{self.NAME}:", RED, self.stderr)
-        handler.setFormatter(_Lines(f"{begin} %(message)s"))
+        handler.setFormatter(_ErrorLines(f"{begin} %(message)s"))
         self.LOG.addHandler(handler)
         # The logging of the service, once it is set up, would repeat each line.
         self.LOG.propagate = False
