@@ -15,7 +15,7 @@ _OPTIONS = orjson.OPT_NON_STR_KEYS
 
 
 class UnreadableDocument(dict[str, Any]):
-    """A document in place of one that is not JSON, as a row that was changed by hand may have; it is empty."""
+    """An empty document in place of one that is not JSON, as a row that was changed by hand may have."""
 
 
 def written(document: Any) -> str:
