@@ -212,16 +212,13 @@ def change_the_others(fleet: Fleet, number: int) -> None:
 )
 def test_no_answer_changes_while_only_others_do(whole: Fleet, foreign: Foreign, token: str):
     asked = questions(whole, foreign)
-    first, before = answers(whole, token, asked), answers(whole, token, asked)
-    # A search on a busy machine may end by its time.
-    steady = [one == two for one, two in zip(first, before, strict=True)]
-    assert steady.count(False) <= 5
+    before = answers(whole, token, asked)
     change_the_others(whole, [SERVICE, EDGE_ADMIN, READER, NOWHERE].index(token) + 1)
     after = answers(whole, token, asked)
     wrong = [
         (each.method, each.path, each.body, one[0], two[0], *_difference(one[1], two[1]))
-        for each, one, two, is_steady in zip(asked, before, after, steady, strict=True)
-        if one != two and is_steady and not _COMMON.fullmatch(each.path)
+        for each, one, two in zip(asked, before, after, strict=True)
+        if one != two and not _COMMON.fullmatch(each.path)
     ]
     assert not wrong, "\n\n".join(map(str, [len(wrong), *wrong[:40]]))
     assert len(asked) > 500
