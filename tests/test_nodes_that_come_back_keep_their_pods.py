@@ -8,11 +8,12 @@ import pytest
 
 from placement.app import build
 from placement.engine.numa.cpus import format_cpu_list, parse_cpu_list
+from placement.pods import extender
 from placement.storage.database import Database
 from tests import pod_invariants
 from tests.client import Client
 from tests.conftest import compatible
-from tests.kubernetes import CLUSTER, ROWS, node_manifests, pod_manifest
+from tests.kubernetes import ALLOCS, CLUSTER, ROWS, node_manifests, pod_manifest
 from tests.reservations import reservation
 from tests.stepping import (
     NODE,
@@ -465,6 +466,31 @@ def test_a_node_in_use_by_others_is_closed_and_opens_again(kubernetes, api, sync
     assert api.delete(f"{CLUSTER}/nodes/{HOST}?closes=perhaps").status_code == 400
 
 
+def test_kube_scheduler_asks_again_soon_about_a_node_that_opens_in_a_moment(
+    kubernetes, api, sync, scheduling, monkeypatch
+):
+    """An error brings a pod back within seconds, a refusal only after minutes."""
+    full(kubernetes, scheduling, sync, 2)
+    kubernetes.delete(NODE, HOST)
+    sync.see()
+    sync.settle()
+    kubernetes.register(HOST)
+    body = {"Pod": kubernetes.create_pod("new"), "NodeNames": [HOST]}
+    soon = api.post(f"{CLUSTER}/extender/filter", body).json
+    assert soon["Error"] == f"node {HOST} is closed until it is recorded with all pods that run there"
+    monkeypatch.setattr(extender, "_OPENS_WITHIN_SECONDS", 0.0)
+    late = api.post(f"{CLUSTER}/extender/filter", body).json
+    assert late["FailedAndUnresolvableNodes"] == {HOST: "node(s) were closed to new pods"}
+    monkeypatch.undo()
+    # Where the pod fits elsewhere it does not wait.
+    assert api.put(f"{CLUSTER}/nodes/host-1", node_manifests("host-1")).status_code == 201
+    both = api.post(f"{CLUSTER}/extender/filter", {**body, "NodeNames": [HOST, "host-1"]}).json
+    assert (both["NodeNames"], both["Error"]) == (["host-1"], "")
+    sync.see()
+    sync.settle()
+    assert api.post(f"{CLUSTER}/extender/filter", body).json["NodeNames"] == [HOST]
+
+
 def test_a_node_can_be_closed_by_an_annotation(kubernetes, api, sync, scheduling):
     kubernetes.create_pod("new")
     uid = kubernetes.objects[NODE, HOST]["metadata"]["uid"]
@@ -473,3 +499,45 @@ def test_a_node_can_be_closed_by_an_annotation(kubernetes, api, sync, scheduling
         sync.see()
         sync.settle()
         assert scheduling.filter("new") == nodes
+
+
+def test_cpus_that_a_topology_reports_stay_with_a_pod_that_was_deleted_by_force(
+    kubernetes, api, sync, scheduling
+):
+    """A pod is deleted by force while its machine is cut off, where it runs on (hashicorp/nomad 6212)."""
+    full(kubernetes, scheduling, sync, 1)
+    pod, cpus = kubernetes.objects[POD, "run-0"]["metadata"], pod_cpus(api, "run-0")
+    kubernetes.delete(NODE, HOST)
+    kubernetes.delete(POD, "run-0")
+    sync.see()
+    sync.settle()
+    report = {"namespace": "default", "name": "run-0", "uid": pod["uid"], "cpuset": format_cpu_list(cpus)}
+    kubernetes.register(HOST, nrt={ALLOCS: [report]})
+    others_try(kubernetes, scheduling, sync, 8)
+    sync.see()
+    sync.settle()
+    sync.between()
+    having = {name: pod_cpus(api, name) for name in recorded(api)}
+    assert len(having) == 7
+    assert not any(mine & cpus for mine in having.values())
+
+
+def test_one_machine_is_no_two_nodes(kubernetes, api, sync, scheduling):
+    """A uid that comes with another name takes no tree away from what runs there (hashicorp/nomad 1240)."""
+    full(kubernetes, scheduling, sync, 2)
+    uid = kubernetes.objects[NODE, HOST]["metadata"]["uid"]
+    kubernetes.register("host-1", uid=uid)
+    sync.see()
+    sync.settle()
+    assert "node host-1: rejected: " in sync.said.getvalue()
+    assert {pod["node"] for pod in recorded(api).values()} == {HOST}
+    assert [node["name"] for node in api.get(f"{CLUSTER}/nodes").json["nodes"]] == [HOST]
+    # Another name is another node: its pods go, and only then it is there.
+    kubernetes.delete(NODE, HOST)
+    sync.see()
+    sync.settle()
+    assert sorted(recorded(api)) == ["run-0", "run-1"]
+    for name in ("run-0", "run-1"):
+        kubernetes.delete(POD, name)
+    sync.catch_up()
+    assert [node["name"] for node in api.get(f"{CLUSTER}/nodes").json["nodes"]] == ["host-1"]

@@ -84,32 +84,36 @@ def test_a_pod_waits_for_its_node(around, api_server):
         assert "stopped: nodes 3, pods 1, rejected 0" in sync.said
 
 
-def test_pods_go_before_their_node(around, api_server):
+def test_a_node_goes_after_its_pods(around, api_server):
     api_server.put(pod_manifest("a", "host-0"))
     api_server.put(pod_manifest("b", "host-1"))
-    with around.running():
+    with around.running() as sync:
         eventually(2, lambda: len(around.pods()))
         api_server.delete("Node", "host-0")
-        eventually(["host-1"], around.nodes)
-        eventually({"default/b": "host-1"}, around.pods)
+        eventually(True, lambda: "it is closed to new pods: Node host-0 still has pods." in sync.said)
+        assert around.pods() == {"default/a": "host-0", "default/b": "host-1"}
         # Kubernetes collects the pod later.
         api_server.delete("Pod", "a", "default")
+        eventually(["host-1"], around.nodes)
         join(api_server, "host-0")
         eventually(2, lambda: len(around.nodes()))
     assert around.pods() == {"default/b": "host-1"}
 
 
-def test_pods_go_before_their_node_after_a_restart_too(around, api_server):
+def test_a_node_goes_after_its_pods_after_a_restart_too(around, api_server):
     api_server.put(pod_manifest("a", "host-0"))
     api_server.put(pod_manifest("b", "host-1"))
     assert around.once().returncode == 0
     api_server.delete("Node", "host-0")
     once = around.once()
-    assert once.stdout.splitlines()[-1] == "nodes 1, pods 1, waiting 1, rejected 0"
+    assert once.stdout.splitlines()[-1] == "nodes 2, pods 2, rejected 1"
+    assert around.pods() == {"default/a": "host-0", "default/b": "host-1"}
+    api_server.delete("Pod", "a", "default")
+    assert around.once().stdout.splitlines()[-1] == "nodes 1, pods 1, rejected 0"
     assert (around.nodes(), around.pods()) == (["host-1"], {"default/b": "host-1"})
 
 
-def test_a_replaced_machine_has_only_pods_that_are_there_again(around, api_server):
+def test_pods_of_a_node_that_came_back_are_on_the_new_one(around, api_server):
     api_server.put(pod_manifest("a", "host-0"))
     with around.running():
         eventually({"default/a": "host-0"}, around.pods)
@@ -302,14 +306,16 @@ def test_claims_of_pods_that_end_unreported_are_released(around, api_server, mac
         assert around.used("host-0", "PCPU") == 0
 
 
-def test_a_node_that_is_gone_takes_claims_along_that_nobody_reported(around, api_server, machines_with_names):
+def test_a_node_that_is_gone_keeps_claims_until_their_pods_are_gone(around, api_server, machines_with_names):
     with around.running() as sync:
         eventually(2, lambda: len(around.nodes()))
         claim(around, "claimed")
         api_server.delete("Node", "host-0")
+        # A Binding to that node may be under way.
+        eventually(True, lambda: "In the way: pod default/claimed." in sync.said)
+        assert around.pods() == {"default/claimed": "host-0"}
+        api_server.delete("Pod", "claimed", "default")
         eventually(["host-1"], around.nodes)
-        sync.end()
-        assert "still has pods" not in sync.said
 
 
 def synchronization(around, patience: float) -> Synchronization:

@@ -192,6 +192,33 @@ _CANNOT_BIND = (
 )
 
 
+# A node that comes back is open as soon as the synchronization has sent it with its pods.
+_OPENS_WITHIN_SECONDS = 60.0
+
+
+class OpeningNodes:
+    """A memory of nodes that were closed when kube-scheduler asked about them.
+
+    kube-scheduler asks the moment a node comes back. After a refusal it would ask again only minutes later,
+    after an error it does so in seconds. A node that stays closed longer refuses as any other.
+    """
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[str, str], float] = {}
+
+    def check(self, cluster: str, refusals: Mapping[str, Refusal]) -> None:
+        """Raise Conflict if a node has been closed for a short time only, as far as this process knows."""
+        now = time.monotonic()
+        closed = {name for name, refusal in refusals.items() if refusal.obstacle.kind is ConditionKind.CLOSED}
+        if not (closed or self._since):
+            return
+        kept = {key: at for key, at in self._since.items() if key[0] != cluster or key[1] in closed}
+        self._since = {(cluster, name): now for name in closed} | kept
+        for name in sorted(closed):
+            if now - self._since[cluster, name] < _OPENS_WITHIN_SECONDS:
+                raise Conflict(f"node {name} is closed until it is recorded with all pods that run there")
+
+
 @dataclass(frozen=True, slots=True)
 class Filtered:
     """A result of the filter: why nodes do not fit, by name. Preemption can help on `failed` nodes only.
@@ -218,9 +245,13 @@ class Extender:
         self._preemption = preemption
         self._binders = binders
         self._given_up = GivenUpGangs()
+        self._opening = OpeningNodes()
 
     def filter(self, cluster: str, pod: Mapping[str, Any], names: Sequence[str]) -> Filtered:
-        """Return which of these nodes do not fit, and why. Raises NotFound for the cluster, ManifestError."""
+        """Return which of these nodes do not fit, and why.
+
+        Raises NotFound for the cluster, ManifestError, Conflict where none fits and one may open in a moment.
+        """
         pod = without_unknown_namespaces(pod)
         preview = self._pods.preview(cluster, pod, names, most=0)
         nodes = list(_where_pods_may_have_left(pod, preview.refusals, fits=preview.fitting > 0))
@@ -229,6 +260,8 @@ class Extender:
         ):
             preview = self._pods.preview(cluster, pod, names, most=0)
         fitting, refusals = preview.fitting, preview.refusals
+        if not fitting:
+            self._opening.check(cluster, refusals)
         releases = bool(nodes) and self._binders is not None
         gang = preview.pod.gang
         # Members of a gang that is not Strict keep their places whatever becomes of others.

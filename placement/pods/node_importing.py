@@ -249,11 +249,19 @@ class NodeImporting:
             each = nodes[places[uuid]]
             if not isinstance(outcome, Conflict):
                 each.root_id, each.change = outcome
+                if each.known is None and each.imported.tree.root.name not in each.change.created:
+                    self._refuse_shared(places[uuid], each)
             elif each.is_begun:
                 raise NodeStopped(places[uuid], outcome)
             else:
                 refused[places[uuid]] = outcome
         return refused
+
+    def _refuse_shared(self, place: int, each: Importing) -> None:
+        """Raise NodeStopped if the tree of a new node is that of another node, with the same uid."""
+        other = clusters.nodes_on(self.transaction, [each.imported.tree.root.uuid]).get(each.root_id)
+        if other is not None:
+            raise NodeStopped(place, Conflict(f"Node.metadata.uid: is that of node {other.name!r}, too"))
 
     def _save(self, nodes: Mapping[int, Importing]) -> None:
         """Write the rows of the nodes, and record what changed."""
