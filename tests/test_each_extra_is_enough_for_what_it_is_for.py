@@ -36,4 +36,4 @@ def test_nothing_beyond_the_extra_is_needed(wheel: Path, tmp_path: Path, extra: 
     made = installations.linked(tmp_path / "environment", wheel, extra)
     installations.try_commands(made)
     installations.try_service(made)
-    installations.try_extras(made, EXTRAS)
+    installations.try_extras(made, [extra])

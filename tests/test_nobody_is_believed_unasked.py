@@ -224,10 +224,16 @@ def test_pages_of_other_sites_are_refused(believing: FlaskClient, origin: str):
 
 
 def test_what_browsers_fetch_for_other_sites_is_refused(believing: FlaskClient):
-    """An image or a link of another site brings no Origin."""
+    """An image of another site brings no Origin."""
     for site, status in (("cross-site", 403), ("same-site", 200), ("same-origin", 200), ("none", 200)):
         answer = believing.get("/resource_providers", headers={**ADMIN, "Sec-Fetch-Site": site})
         assert answer.status_code == status, site
+
+
+def test_links_of_other_sites_can_be_followed_and_forms_of_theirs_change_nothing(believing: FlaskClient):
+    followed = {**ADMIN, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    assert believing.get("/resource_providers", headers=followed).status_code == 200
+    assert believing.post("/resource_providers", json={"name": "a"}, headers=followed).status_code == 403
 
 
 @pytest.mark.parametrize("origin", ["http://localhost:8778", "https://127.0.0.1", "http://[::1]:3000"])

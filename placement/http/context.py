@@ -199,8 +199,11 @@ def objection(environ: Mapping[str, Any], allowed_origins: Collection[str] = ())
         and not is_loopback(_name(origin.partition("://")[2]))
     ):
         return f"The header Origin names another site than this machine's loopback; {_ADVICE}."
-    # Browsers send no Origin with a GET for an image or a link of another site.
-    if origin not in allowed_origins and environ.get("HTTP_SEC_FETCH_SITE") == "cross-site":
+    # Browsers send no Origin with a GET for an image of another site. A link that a person follows is no such
+    # GET: the answer is a page of its own, which the other site cannot read.
+    is_followed = environ.get("REQUEST_METHOD") == "GET" and environ.get("HTTP_SEC_FETCH_MODE") == "navigate"
+    is_foreign = environ.get("HTTP_SEC_FETCH_SITE") == "cross-site" and origin not in allowed_origins
+    if is_foreign and not is_followed:
         return f"The header Sec-Fetch-Site says that a page of another site asks; {_ADVICE}."
     return None
 
