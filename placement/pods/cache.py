@@ -152,6 +152,8 @@ class TopologyTexts:
 
 
 _AT_ONCE = 500
+# Errors of reading stored manifests that were changed by hand, or kept other rules.
+UNREADABLE = (ManifestError, AttributeError, TypeError, LookupError)
 _STORED = "the stored manifests of the node cannot be read; import it again"
 # No cluster has it: templates carry no name.
 _CLUSTER = "c"
@@ -325,9 +327,11 @@ class NodeLoader:
                 try:
                     report = topologies.read(text, row.name)
                     descriptions[row.root_id] = self.description(cluster, row.name, node, report)
-                except (ManifestError, AttributeError, TypeError, LookupError):
+                except UNREADABLE as error:
                     if strict:
-                        raise
+                        raise (
+                            error if isinstance(error, ManifestError) else ManifestError([_STORED])
+                        ) from None
                     descriptions[row.root_id] = self._undescribed(cluster, row.name, node)
         return descriptions
 

@@ -16,6 +16,7 @@ from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import Conflict, PlacementError, Unavailable
 from placement.pods import statements
 from placement.pods.cache import (
+    UNREADABLE,
     ClusterFacts,
     NodeDescription,
     NodeLoader,
@@ -190,11 +191,12 @@ class NodeImporting:
             # The manifests sent now replace stored ones that cannot be read.
             given = {}
             for each, node in stored:
-                report = canonical_report(node.topology_manifest)
                 try:
+                    report = canonical_report(node.topology_manifest)
                     self.loader.description(former, node.name, node.manifest, report)
-                except ManifestError:
-                    identity = identity_of(former, each.name, node.manifest)
+                except UNREADABLE:
+                    manifest = node.manifest if isinstance(node.manifest, Mapping) else {}
+                    identity = identity_of(former, each.name, manifest)
                     given[node.provider_id] = replace(each.described, identity=identity)
             states = self.loader.load(transaction, former, roots, given=given)
         for each, node in stored:
