@@ -11,7 +11,7 @@ import pytest
 
 from placement.storage.backends.postgresql import PostgreSQL
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 300
 
 
 def eventually(expected: Any, found: Callable[[], Any]) -> None:

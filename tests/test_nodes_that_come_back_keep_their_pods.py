@@ -446,13 +446,12 @@ def test_a_node_in_use_by_others_is_closed_and_opens_again(kubernetes, api, sync
     labels = {"project_id": "p", "user_id": "u", "consumer_generation": None}
     assert api.put(f"/allocations/{CONSUMER}", {**body, **labels}).status_code == 204
     answer = api.delete(f"{CLUSTER}/nodes/{HOST}?closes=true")
-    assert answer.status_code == 202
-    assert answer.json["name"] == HOST
-    assert f"consumer {CONSUMER}" in answer.json["in_the_way"]
+    assert answer.status_code == 409
+    assert f"consumer {CONSUMER}" in answer.json["errors"][0]["detail"]
     kubernetes.create_pod("new")
     assert scheduling.filter("new") == []
     # The same again changes nothing.
-    assert api.delete(f"{CLUSTER}/nodes/{HOST}?closes=true").status_code == 202
+    assert api.delete(f"{CLUSTER}/nodes/{HOST}?closes=true").status_code == 409
     assert api.delete(f"{CLUSTER}/nodes/{HOST}").status_code == 409
     manifests = node_manifests(HOST)
     manifests["node"]["metadata"]["uid"] = kubernetes.objects[NODE, HOST]["metadata"]["uid"]

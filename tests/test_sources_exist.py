@@ -16,6 +16,7 @@ REFERENCE = ROOT / "docs" / "reference"
 FOLDERS = ("placement", "tests", "benchmarks", "migrations")
 
 OUTSIDE = (
+    'OWASP, "CSV Injection"',
     "RFC 6761, section 6.3",
     "RFC 7396",
     "RFC 9112, section 7.1",

@@ -104,9 +104,9 @@ class Client:
         """Post JSON and return the body of the answer; waits at most `seconds`. Raises ServiceError."""
         return self._call("POST", path, seconds=seconds, json=body)
 
-    def delete(self, path: str, query: Query = ()) -> Any:
-        """Send a DELETE; return the answer, None if it is empty. Raises ServiceError."""
-        return self._call("DELETE", path, params=list(query))
+    def delete(self, path: str, query: Query = ()) -> None:
+        """Send a DELETE. Raises ServiceError."""
+        self._call("DELETE", path, params=list(query))
 
     def _call(
         self,

@@ -14,8 +14,10 @@ _DISTURBING = frozenset(
 )
 """Line and paragraph separators, and the characters that change the direction of text (UAX #9)."""
 
-# What spreadsheets take for formulas begins with these, also in full width. Source: OWASP, "CSV Injection".
-# Blanks in front are dropped by some.
+# What spreadsheets take for formulas begins with these, also in full width; some drop blanks in front.
+#
+# Source: OWASP, "CSV Injection".
+
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _BLANKS = ("\t", "\r", "\n")
 

@@ -213,25 +213,21 @@ class NodeImports:
         """Return the attributes of consumers of a cluster; callers ask before their transaction begins."""
         return self._writer.register_attributes(cluster)
 
-    def delete(self, name: str, node_name: str) -> None:
-        """Delete a node with its tree. Raises NotFound, InTheWay while pods or others use it."""
-        retry_until_deadline(lambda: self._delete(name, node_name))
+    def delete(self, name: str, node_name: str, *, closes: bool = False) -> None:
+        """Delete a node with its tree. Raises NotFound, InTheWay while pods or others use it.
 
-    def delete_or_close(self, name: str, node_name: str) -> InTheWay | None:
-        """Delete a node, or close it to new pods while pods or others use it; return what is in the way then.
-
-        Raises NotFound.
+        `closes`: a node in use takes no new pod from then on, until it is imported again.
         """
 
-        def once() -> InTheWay | None:
+        def once() -> None:
             try:
                 self._delete(name, node_name)
-            except InTheWay as used:
-                self._close(name, node_name)
-                return used.with_traceback(None)
-            return None
+            except InTheWay:
+                if closes:
+                    self._close(name, node_name)
+                raise
 
-        return retry_until_deadline(once)
+        retry_until_deadline(once)
 
     def _locked(self, transaction: Transaction, name: str, node_name: str) -> tuple[Cluster, Node]:
         """Lock a node, and return it with its cluster. Raises NotFound."""

@@ -50,7 +50,6 @@ from placement.pods.schemas import (
     ClusterSettingsSchema,
     ClusterShownSchema,
     ClustersSchema,
-    NodeClosedSchema,
     NodeImportedSchema,
     NodeReferenceSchema,
     NodeSchema,
@@ -427,7 +426,7 @@ def post_nodes(cluster: str) -> Response:
 
 _CLOSES = Parameter(
     "closes",
-    "A node in use is closed to new pods instead of refusing: 202 says what is in the way.",
+    "A node that is in use, so that this is refused (409), is closed to new pods.",
     {"type": "string", "const": "true"},
 )
 
@@ -435,7 +434,7 @@ _CLOSES = Parameter(
 @_node(
     "DELETE",
     f"{_CLUSTERS_RULE}nodes:delete",
-    described=Operation({204: EMPTY, 202: NodeClosedSchema}, errors=[409], query=[_CLOSES]),
+    described=Operation({204: EMPTY}, errors=[409], query=[_CLOSES]),
 )
 def delete_node(cluster: str, node: str) -> Response:
     """Delete a node that no consumer uses; on request, close one that is in use."""
@@ -444,10 +443,5 @@ def delete_node(cluster: str, node: str) -> Response:
     closes = single(given, "closes")
     if closes not in (None, "true"):
         raise BadRequest(f"closes: must be true, or left out, not {closes!r}")
-    if closes is None:
-        use_cases().nodes.delete(cluster, node)
-        return empty_response()
-    used = use_cases().nodes.delete_or_close(cluster, node)
-    if used is None:
-        return empty_response()
-    return json_response(dump(NodeClosedSchema, (node, used), context=cluster), 202)
+    use_cases().nodes.delete(cluster, node, closes=closes is not None)
+    return empty_response()

@@ -268,14 +268,6 @@ def _error(outcome: Any, place: str) -> dict[str, Any] | None:
     return error_document(outcome, place) if isinstance(outcome, PlacementError) else None
 
 
-class NodeClosedSchema(AnswerSchema):
-    """A node that was closed to new pods, as it is in use; `in_the_way` says by what."""
-
-    cluster = String(source=CONTEXT)
-    name = String(source=itemgetter(0))
-    in_the_way = String(source=lambda named: str(named[1]))
-
-
 class NodeOutcomeSchema(AnswerSchema):
     """The outcome for one of many nodes: what its import changed, or what is wrong."""
 

@@ -70,20 +70,13 @@ class ServiceCluster:
         return [node["name"] for node in self._client.get(self._at("nodes"))["nodes"]]
 
     def delete_node(self, name: str) -> bool:
-        """Delete a node and return whether it was there.
-
-        While pods or others use it, the service closes it to new pods instead. This is raised as a conflict.
-        """
-        self._allow()
+        """Delete a node and return whether it was there; while it is in use, it is closed to new pods."""
         try:
-            closed = self._client.delete(self._at("nodes", name), [("closes", "true")])
+            return self.delete("nodes", name, query=[("closes", "true")])
         except ServiceError as error:
-            if error.status != _NOT_FOUND:
+            if error.status != CONFLICT:
                 raise
-            return False
-        if closed is not None:
-            raise ServiceError(f"it is closed to new pods: {closed['in_the_way']}", CONFLICT)
-        return True
+            raise ServiceError(f"it is closed to new pods: {error}", CONFLICT) from None
 
     def put_nodes(self, nodes: Sequence[NodeManifests]) -> list[Sent]:
         """Create or update many nodes; return what became of each, in their order."""

@@ -51,8 +51,10 @@ class Taints(Rule):
 
     def refuse(self, node: NodeInfo, pod: IncomingPod) -> Refusal | None:
         """Return which taint, or that the node is cordoned or closed, keeps the pod off."""
-        guard = NodeTaints.of(node.attributes)
-        return guard_refusal(guard, pod.selection) if any(guard) else None
+        attributes = node.attributes
+        if not (attributes.taints or attributes.unschedulable or attributes.closed is not None):
+            return None
+        return guard_refusal(NodeTaints.of(attributes), pod.selection)
 
     def conditions(self, pod: IncomingPod, failed: Collection[Obstacle]) -> Stated:
         """Yield the stages of cordon and taints, and the one of closed nodes if any node failed it."""
