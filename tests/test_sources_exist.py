@@ -17,6 +17,7 @@ FOLDERS = ("placement", "tests", "benchmarks", "migrations")
 
 OUTSIDE = (
     'OWASP, "CSV Injection"',
+    "the text protocol of memcached, `protocol.txt`",
     "RFC 6761, section 6.3",
     "RFC 7396",
     "RFC 9112, section 7.1",
