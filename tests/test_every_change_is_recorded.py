@@ -21,7 +21,7 @@ from tests.server import BACKENDS, database_url
 from tests.statements import Scene
 
 SENT = "req-00000000-1111-2222-3333-444444444444"
-NO_CHANGE = {"PUT node again", "POST nodes 20 again", "POST /ext/v1/claims 50 again"}
+NO_CHANGE = {"PUT node again", "PUT pod again", "POST nodes 20 again", "POST /ext/v1/claims 50 again"}
 
 
 def audited(api: Client, **query: str) -> list[dict[str, Any]]:

@@ -594,7 +594,7 @@ def test_few_sign_ins_wait_for_keystone(
     with_keystone: tuple[IdentityService, Flask], monkeypatch: pytest.MonkeyPatch
 ):
     identity, application = with_keystone
-    monkeypatch.setattr(session, "_ANSWER_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(session, "ANSWER_SECONDS", PATIENCE_SECONDS)
 
     def attempt(_: int) -> TestResponse:
         return sign_in(application.test_client(), "", user="ann", project="platform", password="secret")

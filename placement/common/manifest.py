@@ -95,11 +95,14 @@ def _bounded(number: Decimal, power: int, scale: int) -> Fraction:
 
 
 def largest_quantity(resource: str) -> Fraction:
-    """Return the largest quantity of a resource: 2^63-1 of what it is counted in, millicores for cpu."""
+    """Return the largest quantity of a resource: 2^63-1 of what it is counted in; whole CPUs of that for cpu.
+
+    So a request for whole CPUs stays one: pods of class LSR may request nothing else.
+    """
     return _MOST_CPUS if resource == "cpu" else _MOST
 
 
-_MOST, _MOST_CPUS = Fraction(LARGEST_AMOUNT), Fraction(LARGEST_AMOUNT, 1000)
+_MOST, _MOST_CPUS = Fraction(LARGEST_AMOUNT), Fraction(LARGEST_AMOUNT // 1000)
 
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
