@@ -89,6 +89,16 @@ def test_nodes_offer_what_an_inventory_holds(cluster: Client, quantity: str):
     assert health(cluster) == {}
 
 
+@pytest.mark.parametrize(
+    "zones", [[None], [{"type": "Node", "name": "node-0", "resources": [None]}], [{"resources": 5}]]
+)
+def test_a_topology_with_nothing_in_a_zone_is_taken_or_refused(cluster: Client, zones: Any):
+    manifests = node_manifests("n1")
+    manifests["nodeResourceTopology"]["zones"] = zones
+    assert cluster.put(f"{CLUSTER}/nodes/n1", manifests).status_code in (200, 400)
+    assert health(cluster) == {}
+
+
 def test_every_kind_of_request_is_taken_as_it_stands(cluster: Client):
     for request in requests():
         assert send(cluster, request, request.body) < 300, request
