@@ -14,19 +14,48 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tests.client import Client
-from tests.kubernetes import CLUSTER, MIXED, RATIO, node_manifests, pod_manifest
+from tests.kubernetes import CLUSTER, MIXED, QOS, RATIO, node_manifests, pod_manifest
 from tests.reservations import reservation
 
 QUANTITIES = (
     *("0", "-1", "1n", "1E", "8Ei", "9E", "1e3", "1e-400", "0.0000001Ki", "1e19", "1e300", "1e320", "1e400"),
     *("2147483647", "2147483648", "9007199254740993", "9223372036854775807", "9223372036854775808"),
+    *("2147483649", "9007199254740991", "9223372036854775806", "9" * 1000),
     *("18446744073709551616", "50E", "9" * 100, "0." + "0" * 60 + "1", "-1e400", "1e999999", "1e-999999"),
 )
 NUMBERS = (
-    *(0, -1, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, -(2**63), 2**63, 2**64 - 1, 2**64),
+    *(
+        0,
+        -1,
+        2**31 - 1,
+        2**31,
+        2**31 + 1,
+        2**53 - 1,
+        2**53 + 1,
+        10**999,
+        2**63 - 1,
+        -(2**63),
+        2**63,
+        2**64 - 1,
+        2**64,
+    ),
     *(10**19, 1e300, -1e300, 1e-300, 10**320, 1.5),
 )
-TEXTS = ("", " ", "x", "a\0b", "\ud800", "\U0001f600", "0, 8", "0-", "1e400", "null", "[" * 200, "9" * 400)
+TEXTS = (
+    "",
+    " ",
+    "x",
+    "a\0b",
+    "\ud800",
+    "\U0001f600",
+    "0, 8",
+    "0-",
+    "1e400",
+    "null",
+    "NaN",
+    "[" * 200,
+    "9" * 400,
+)
 ANNOTATIONS = (
     *("NaN", "Infinity", '{"a":NaN}', '{"cpu":1e400}', '{"cpu":' + "9" * 400 + "}", "[" * 5000, "{", "null"),
     *(
@@ -38,7 +67,10 @@ ANNOTATIONS = (
         "5",
     ),
 )
-OTHERS = (None, True, [], {}, [None], {"": ""})
+_DEEP: list[Any] = []
+for _ in range(200):
+    _DEEP = [_DEEP]
+OTHERS = (None, True, [], {}, [None], {"": ""}, {"a\0b": 1}, float("nan"), _DEEP)
 EVERYTHING = (*QUANTITIES, *NUMBERS, *TEXTS, *ANNOTATIONS, *OTHERS)
 
 _GANG = "gang.scheduling.koordinator.sh"
@@ -233,24 +265,33 @@ def send(api: Client, request: Request, body: Any) -> int:
     return api.call(request.method, request.path, text.encode(), Content_Type="application/json").status_code
 
 
-def health(api: Client) -> dict[str, int]:
-    """Return the requests about the cluster that the service fails to answer, with the status."""
+def health(api: Client, *, briefly: bool = False) -> dict[str, int]:
+    """Return the requests about the cluster that the service fails to answer, with the status.
+
+    `briefly`: only those that read all of the cluster.
+    """
     pod = pod_manifest("2")
     bound = {**pod, "metadata": {**pod["metadata"], "name": "asked"}}
     small = pod_manifest("1", qos=None, priority=None)
     small["metadata"]["name"] = "small"
     asked = [
-        *(("GET", path, None) for path in _pages()),
-        *(("POST", f"{CLUSTER}/pods/preview", each) for each in (bound, small)),
+        *(("GET", path, None) for path in (_BRIEF if briefly else _pages())),
+        *(("POST", f"{CLUSTER}/pods/preview", each) for each in ((small,) if briefly else (bound, small))),
         *(("POST", f"{CLUSTER}/extender/{verb}", _about(bound)) for verb in ("filter", "prioritize")),
-        (
-            "POST",
-            f"{CLUSTER}/extender/preempt",
-            {"Pod": bound, "NodeNameToMetaVictims": {"n1": {}, "n2": {}}},
-        ),
-        ("POST", "/ext/v1/capacity", {"pod": small, "cluster": "edge"}),
-        ("POST", f"{CLUSTER}/pods/translation", bound),
     ]
+    asked += (
+        ()
+        if briefly
+        else (
+            (
+                "POST",
+                f"{CLUSTER}/extender/preempt",
+                {"Pod": bound, "NodeNameToMetaVictims": {"n1": {}, "n2": {}}},
+            ),
+            ("POST", "/ext/v1/capacity", {"pod": small, "cluster": "edge"}),
+            ("POST", f"{CLUSTER}/pods/translation", bound),
+        )
+    )
     found = {}
     for method, path, body in asked:
         status = api.call(method, path, body).status_code
@@ -263,6 +304,9 @@ def _about(pod: dict[str, Any]) -> dict[str, Any]:
     return {"Pod": pod, "NodeNames": ["n1", "n2"]}
 
 
+_BRIEF = (f"{CLUSTER}/nodes", f"{CLUSTER}/nodes/n1", f"{CLUSTER}/pods", "/ui/map?cluster=edge")
+
+
 def _pages() -> Iterator[str]:
     lists = ("", "/pods", "/pods?qos=LSR", "/pods?node=n1", "/pods?scheduled=true", "/reservations")
     for path in (*lists, "/nodes", "/nodes/n1", "/nodes/n2", "/pods/default/first"):
@@ -272,6 +316,7 @@ def _pages() -> Iterator[str]:
         f"/resource_providers/{PROVIDER}/inventories",
         "/ui/",
         "/ui/pods?cluster=edge",
+        "/ui/map?cluster=edge",
     )
 
 
@@ -308,3 +353,25 @@ def anything(request: Request, rng: random.Random) -> tuple[Place, Any, Any]:
     place = rng.choice(list(places(request.body))[1:])
     value = rng.choice(EVERYTHING)
     return place, value, replaced(request.body, place, value)
+
+
+def chosen(request: Request, count: int, rng: random.Random) -> Iterator[tuple[Place, Any, Any]]:
+    """Yield so many places of a body, each with one odd value of its kind, and the body that has it there.
+
+    Of the elements of a list only the first is tried. Limits are left out: requests alone may be anything.
+    """
+    body = _without_limits(request.body)
+    found = [
+        place for place in places(body) if place and not any(isinstance(key, int) and key for key in place)
+    ]
+    for place in rng.sample(found, min(count, len(found))):
+        value = rng.choice(alike(at(body, place)))
+        yield place, value, replaced(body, place, value)
+
+
+def _without_limits(value: Any) -> Any:
+    if isinstance(value, dict):
+        rest = {key: _without_limits(member) for key, member in value.items() if key != "limits"}
+        # Of this class amounts need no limits to match.
+        return {key: "LS" if key == QOS else member for key, member in rest.items()}
+    return list(map(_without_limits, value)) if isinstance(value, list) else value

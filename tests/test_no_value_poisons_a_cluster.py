@@ -9,12 +9,15 @@ import pytest
 import sqlalchemy as sa
 
 from placement.app import build
+from placement.server import checks
+from placement.server.online_migrations import MigrationOwner
 from placement.storage import json_text
 from placement.storage.database import Database
 from tests.client import Client
 from tests.conftest import compatible
 from tests.kubernetes import CLUSTER, SPEC, cluster_of, node_manifests, pod_manifest
 from tests.odd_values import QUANTITIES, health, requests, scene, send
+from tests.reservations import WEB, reservation
 
 PODS = f"{CLUSTER}/pods/default"
 LARGEST = 2**63 - 1
@@ -83,6 +86,16 @@ def test_nodes_offer_what_an_inventory_holds(cluster: Client, quantity: str):
     answer = cluster.put(f"{CLUSTER}/nodes/n1", manifests)
     assert answer.status_code == 200, answer.text
     assert [each for each in answer.json["warnings"] if "more than" in each]
+    assert health(cluster) == {}
+
+
+@pytest.mark.parametrize(
+    "zones", [[None], [{"type": "Node", "name": "node-0", "resources": [None]}], [{"resources": 5}]]
+)
+def test_a_topology_with_nothing_in_a_zone_is_taken_or_refused(cluster: Client, zones: Any):
+    manifests = node_manifests("n1")
+    manifests["nodeResourceTopology"]["zones"] = zones
+    assert cluster.put(f"{CLUSTER}/nodes/n1", manifests).status_code in (200, 400)
     assert health(cluster) == {}
 
 
@@ -162,6 +175,75 @@ def test_a_row_that_is_not_json_harms_its_own_pod_alone(
 ):
     damage(database, column, text)
     check_first_is_alone_in_harm(database)
+
+
+TERMS = (
+    '{"told":{},"record":{"consumer":"x","keeps":{"owners":[],"since":"yesterday"}}}',
+    '{"told":{},"record":{"consumer":"x","keeps":{"owners":[{"labelSelector":5}],"since":"2026-01-31"}}}',
+    '{"told":{},"record":{"consumer":"x","keeps":{"owners":[],"since":"2026-01-31",'
+    '"expires_at":"2026-01-31T00:00:00+00:00"}}}',
+    '{"told":{},"record":{"consumer":"x","keeps":{"owners":[],"since":"2026-01-31","order":"first"}}}',
+    '{"told":{},"record":{"consumer":"x","keeps":{"owners":[],"since":"2026-01-31","labels":[1]}}}',
+)
+
+
+@pytest.mark.parametrize("text", [*DAMAGED[1:], *TERMS])
+@pytest.mark.parametrize("column", ["status", "manifest"])
+def test_a_reservation_that_cannot_be_read_harms_itself_alone(
+    cluster: Client, database: Database, column: str, text: str
+):
+    kept, other = (f"{CLUSTER}/reservations/{name}" for name in ("kept", "other"))
+    consumer = cluster.put(kept, reservation("kept", ttl="1h")).json["consumer_uuid"]
+    assert cluster.put(other, reservation("other", "2")).status_code == 201
+    damage(database, column, text.replace("CONSUMER", consumer), name="kept")
+    api = restarted(database)
+    assert health(api) == {}
+    assert {each["name"] for each in api.get(f"{CLUSTER}/reservations").json["reservations"]} == {
+        "kept",
+        "other",
+    }
+    assert api.get(kept).status_code == 200
+    if column == "status":
+        # Nothing is granted on terms that are not known.
+        assert api.get(kept).json["owners"] == []
+        assert api.get(kept).json["unreadable"]
+        assert api.put(kept, reservation("kept", ttl="1h")).status_code == 409
+    owner = pod_manifest("2", labels=WEB, uid="owner")
+    placed = api.put(f"{PODS}/owner", owner)
+    assert placed.status_code == 201, placed.text
+    assert api.put(f"{CLUSTER}/nodes/n1", node_manifests("n1", labels={"a": "b"})).status_code == 200
+    for path in (kept, other, f"{PODS}/owner", f"{PODS}/first", f"{CLUSTER}/nodes/n1"):
+        assert api.delete(path).status_code == 204, path
+    assert api.put(kept, reservation("kept", ttl="1h")).status_code == 201
+
+
+def test_the_check_names_rows_that_cannot_be_read_until_they_are_deleted(cluster: Client, database: Database):
+    def named() -> list[str]:
+        found = checks.check(url, MigrationOwner("p", "u")).violations
+        return sorted(each.sentence for each in found if each.invariant == "rows-of-pods-can-be-read")
+
+    url = database.engine.url.render_as_string(hide_password=False)
+    kept, over = (f"{CLUSTER}/reservations/{name}" for name in ("kept", "over"))
+    assert cluster.put(kept, reservation("kept")).status_code == 201
+    assert cluster.put(over, reservation("over", "1", allocateOnce=True)).status_code == 201
+    owner = pod_manifest("1", labels=WEB)
+    assert cluster.put(f"{PODS}/owner", owner).status_code == 201
+    for column in ("status", "manifest"):
+        assert named() == []
+        for name in ("first", "kept", "over"):
+            damage(database, column, "null", name=name)
+        end = "of cluster edge: its row cannot be read; delete it"
+        assert named() == [
+            f"pod default/first {end}, or send it again",
+            f"reservation kept {end}, and make it again",
+            f"reservation over {end}, and make it again",
+        ]
+        for path in (f"{PODS}/first", kept, over):
+            assert cluster.delete(path).status_code == 204
+        assert checks.check(url, MigrationOwner("p", "u")).violations == []
+        assert cluster.put(f"{PODS}/first", pod_manifest("2", uid="first")).status_code == 201
+        for name, path in (("kept", kept), ("over", over)):
+            assert cluster.put(path, reservation(name, "1")).status_code == 201
 
 
 @pytest.mark.one_database

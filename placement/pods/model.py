@@ -472,18 +472,36 @@ class ReservationTerms:
 
 
 def stored_terms(document: Mapping[str, Any]) -> ReservationTerms:
-    """Return the terms that a stored document describes."""
-    expires_at = document.get("expires_at")
-    return ReservationTerms(
-        owners=read_owners(Field("owners", document["owners"], ManifestReport())),
-        since=datetime.datetime.fromisoformat(document["since"]),
-        allocate_once=document.get("allocate_once", True),
+    """Return the terms that a stored document describes.
+
+    Raises LookupError, TypeError, ValueError, AttributeError, OverflowError or ManifestError for others.
+    """
+    report, expires_at = ManifestReport(), document.get("expires_at")
+    terms = ReservationTerms(
+        owners=read_owners(Field("owners", document["owners"], report)),
+        since=_stored_time(document["since"]),
+        allocate_once=bool(document.get("allocate_once", True)),
         policy=AllocatePolicy(document.get("policy", "")),
-        expires_at=None if expires_at is None else datetime.datetime.fromisoformat(expires_at),
-        order=document.get("order", 0),
-        labels=document.get("labels", {}),
-        unschedulable=document.get("unschedulable", False),
+        expires_at=None if expires_at is None else _stored_time(expires_at),
+        order=int(document.get("order", 0)),
+        labels=Field("labels", document.get("labels", {}), report).texts(),
+        unschedulable=bool(document.get("unschedulable", False)),
     )
+    # Owners of which only a part is read would be more pods than were meant.
+    report.raise_findings()
+    return terms
+
+
+def _stored_time(text: str) -> datetime.datetime:
+    """Return a stored time; one with a zone could not be compared with others."""
+    found = datetime.datetime.fromisoformat(text)
+    if found.tzinfo is not None:
+        raise ValueError("the time has a zone")
+    return found
+
+
+UNKNOWN_TERMS = ReservationTerms(owners=(), since=datetime.datetime.min, allocate_once=False)
+"""The terms of a reservation with a row that cannot be read: it is for no pod."""
 
 
 NO_HOLDING = Holding()

@@ -339,6 +339,8 @@ def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any
         group=text("group"),
     )
     keeps, affinity, membership = map(document.get, ("keeps", "affinity", "membership"))
+    if namespace == RESERVED and keeps is None:
+        raise ValueError("a reservation without terms")
     labels = tuple(sorted(_text_items(document.get("labels", {}))))
     return RecordedPod(
         namespace=namespace,
@@ -392,17 +394,30 @@ def record_of(pod: PodRow, *, with_labels: bool = False) -> RecordedPod | None:
 
 def is_unreadable(pod: StoredPod) -> bool:
     """Return whether something of a stored pod cannot be read: its manifest, its answer, or what it holds."""
-    row = PodRow(pod.root_id or 0, pod.id, pod.namespace, pod.name, pod.uid, pod.status)
-    holds_unknown = pod.node_id is not None and record_of(row) is None
-    # A pod that is on no node has no record.
+    # A pod that is on no node has no record; a reservation that is over keeps its own.
+    has_record = pod.node_id is not None or pod.namespace == RESERVED
+    holds_unknown = has_record and record_of(_row_of(pod)) is None
     answer = any(each.startswith(_UNREADABLE) for each in answer_of(pod).unreadable)
     return holds_unknown or answer or not (isinstance(pod.manifest, Mapping) and pod.manifest)
 
 
+def _row_of(pod: StoredPod) -> PodRow:
+    return PodRow(pod.root_id or 0, pod.id, pod.namespace, pod.name, pod.uid, pod.status)
+
+
 def held_by(reservation: StoredPod) -> RecordedPod:
-    """Return what a reservation has, or had."""
-    return recorded_pod(
-        reservation.namespace, reservation.name, reservation.uid, reservation.status["record"]
+    """Return what a reservation has, or had; nothing, and without terms, if its row cannot be read."""
+    read = record_of(_row_of(reservation))
+    if read is not None:
+        return read
+    return RecordedPod(
+        reservation.namespace,
+        reservation.name,
+        reservation.uid,
+        consumer_of(reservation),
+        qos_of(reservation.status),
+        {},
+        unreadable=(_UNREADABLE,),
     )
 
 

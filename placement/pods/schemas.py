@@ -135,19 +135,19 @@ class ReservationSchema(AnswerSchema):
     node = String(nullable=True, source="pod.node")
     resource_provider = NullableUuid(source="pod.resource_provider")
     phase = String()
-    allocate_once = Boolean(source="held.keeps.allocate_once")
+    allocate_once = Boolean(source="terms.allocate_once")
     allocate_policy = Choice(
         ["Default", "Aligned", "Restricted"],
-        source=lambda each: str(each.held.keeps.policy) or AllocatePolicy.DEFAULT.name.title(),
+        source=lambda each: str(each.terms.policy) or AllocatePolicy.DEFAULT.name.title(),
     )
     expires_at = String(
         nullable=True,
-        source=lambda each: None if (at := each.held.keeps.expires_at) is None else f"{at.isoformat()}Z",
+        source=lambda each: None if (at := each.terms.expires_at) is None else f"{at.isoformat()}Z",
     )
     # Owners as their manifest has them.
     owners = Given(
         {"type": "array", "items": {"type": "object"}},
-        source=lambda each: [owner.document() for owner in each.held.keeps.owners],
+        source=lambda each: [owner.document() for owner in each.terms.owners],
     )
     held = Object(HoldingSchema)
     left = Object(HoldingSchema, nullable=True)

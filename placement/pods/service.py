@@ -19,7 +19,7 @@ from placement.pods.cache import ClusterCache, ClusterSnapshot, facts_of
 from placement.pods.cycle import explain_pod, kept_on
 from placement.pods.gangs import AVAILABLE, EXPIRED, FAILED, GangWaits, has_expired, overdue
 from placement.pods.koordinator.pod import import_reservation
-from placement.pods.model import PodSpec, RecordedPod
+from placement.pods.model import UNKNOWN_TERMS, PodSpec, RecordedPod, ReservationTerms
 from placement.pods.node_info import NodeInfo
 from placement.pods.placing import asks_for_the_same, columns_without, nodes_available, placed, pod_answer
 from placement.pods.ranking import AnyRanking, priorities
@@ -283,6 +283,11 @@ class ReservationAnswer:
     owners: tuple[RecordedPod, ...] = ()
 
     @property
+    def terms(self) -> ReservationTerms:
+        """Return the terms on which pods use it."""
+        return self.held.keeps or UNKNOWN_TERMS
+
+    @property
     def phase(self) -> str:
         """Return Available, Succeeded (its one owner used it) or Failed (it expired)."""
         return self.pod.phase or AVAILABLE
@@ -361,6 +366,10 @@ class Reservations:
     def _changed(self, view: ClusterSnapshot, row: StoredPod, document: PodDocument) -> ReservationAnswer:
         """Write the terms of the document to the stored reservation, and return it."""
         held, settings = held_by(row), view.facts.settings
+        if held.keeps is None:
+            raise Conflict(
+                f"The stored row of reservation {row.name} cannot be read; delete it, and make it again."
+            )
         if row.root_id is None:
             return _answer(view, row)
         if not asks_for_the_same(row, import_pod(document.manifest, settings, row.manifest), settings):
@@ -437,6 +446,8 @@ def _answer(view: ClusterSnapshot, row: StoredPod, owners: Owners | None = None)
         over = ended_status(row.status, FAILED, EXPIRED)
         row = row._replace(status=over, node_id=None, node=None, root_id=None, root_uuid=None)
     pod = answer_of(row)
+    if held.keeps is None:
+        pod = replace(pod, unreadable=tuple(dict.fromkeys((*pod.unreadable, *held.unreadable))))
     state = None if row.root_id is None else view.nodes.get(row.root_id)
     if state is None:
         owners = _owners(view) if owners is None else owners

@@ -431,9 +431,8 @@ def _unreadable_rows(connection: Executor, cluster: Cluster) -> Iterator[Invaria
             after = rows[-1].id
             for row in filter(is_unreadable, rows):
                 what = f"reservation {row.name}" if reservations else f"pod {row.namespace}/{row.name}"
-                sentence = (
-                    f"{what} of cluster {cluster.name}: its row cannot be read; delete it, or send it again"
-                )
+                again = "and make it again" if reservations else "or send it again"
+                sentence = f"{what} of cluster {cluster.name}: its row cannot be read; delete it, {again}"
                 yield InvariantViolation("rows-of-pods-can-be-read", False, sentence)
 
 

@@ -246,10 +246,10 @@ def anonymous_report(nrt: Mapping[str, Any]) -> dict[str, Any]:
                 "type": zone.get("type"),
                 "resources": [
                     {"name": entry.get("name"), "allocatable": entry.get("allocatable")}
-                    for entry in zone.get("resources") or ()
+                    for entry in _mappings(zone, "resources")
                 ],
             }
-            for zone in nrt.get("zones") or ()
+            for zone in _mappings(nrt, "zones")
         ],
     }
 
@@ -259,8 +259,15 @@ def _chosen(metadata: Mapping[str, Any], key: str, prefixes: tuple[str, ...]) ->
 
 
 def _mapping(parent: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = parent.get(key) or {}
-    return found
+    found = parent.get(key)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _mappings(parent: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    """Return the elements of a list; one that is null is an empty mapping, as when it is imported."""
+    found = parent.get(key)
+    elements = found if isinstance(found, list) else []
+    return [each if isinstance(each, Mapping) else {} for each in elements]
 
 
 # The policies of a host, by its labels, its NodeResourceTopology and kubelet.
