@@ -25,7 +25,7 @@ from oslo_context.context import RequestContext, get_current
 
 from placement.http.credentials import SIGNED_IN, sent_session, sent_token
 from placement.http.middleware import KNOWN_AS
-from placement.http.worker import worker
+from placement.http.worker import exchange, worker
 from placement.http.worker.connection import Connection
 from placement.http.worker.event_loop import EventLoop
 from placement.http.worker.lanes import WorkerLimits
@@ -70,6 +70,14 @@ class FailingWorker(LaneWorker):
         """Serve."""
         # The process is the worker's own.
         worker.EventLoop = FailingLoop  # type: ignore[misc]
+        noted = exchange.note_refusal
+
+        def note_refusal(connection: Connection, *rest: Any) -> None:
+            if connection.path == "/no-line":
+                raise ValueError("no line for this one")
+            noted(connection, *rest)
+
+        exchange.note_refusal = note_refusal
         super().run()
 
 
@@ -91,14 +99,17 @@ class Application:
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         token = sent_token(environ) or (sent_session(environ) or "").removeprefix(SIGNED_IN)
-        if token.startswith("known-"):
-            environ[KNOWN_AS](token.partition("/")[0], None)
+        if token.startswith("known-") and not environ[KNOWN_AS](token.partition("/")[0], None):
+            start_response("429 Too Many Requests", [("Content-Length", "0")])
+            return []
         query = {name: values[0] for name, values in parse_qs(environ["QUERY_STRING"]).items()}
         self._note("begun", query)
         time.sleep(float(query.get("sleep", 0)))
         until = time.monotonic() + float(query.get("spin", 0))
         while time.monotonic() < until:
             pass
+        if "fail" in query:
+            raise ValueError("a mistake")
         path = environ["PATH_INFO"]
         if path == "/whose":
             start_response("200 OK", [("Content-Type", "text/plain")])

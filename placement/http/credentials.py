@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from werkzeug.datastructures import Authorization
-from werkzeug.http import parse_cookie
+from werkzeug.sansio.http import parse_cookie
 
 PAGES = "/ui"
 """The start of the paths of pages, which have no microversions and no place in the OpenAPI document."""
@@ -28,6 +28,8 @@ HEADERS = {
     "COOKIE": "HTTP_COOKIE",
 }
 """The headers that may hold a credential, by their names in capitals, with their names in WSGI."""
+# Browsers send fewer than 200. The event loop parses them, and 65,000 would keep it from all other callers.
+_MOST_COOKIES = 500
 
 
 def sent_token(environ: Mapping[str, Any]) -> str | None:
@@ -39,14 +41,22 @@ def sent_token(environ: Mapping[str, Any]) -> str | None:
     scheme, _, rest = header.partition(" ")
     if scheme.lower() == "basic":
         # Callers that can set no header, such as kube-scheduler, have it in their URL: https://:TOKEN@host.
-        given = Authorization.from_header(header)
+        # The parser returns None for most of what is no Base64, but raises ValueError for `Basic \xff`.
+        given = Authorization.from_header(header) if header.isascii() else None
         return given.password if given is not None else None
     return rest.strip() if scheme.lower() == "bearer" else None
 
 
 def session_cookie(environ: Mapping[str, Any]) -> tuple[str, str]:
-    """Return name and value of the cookie of the pages; the one of encrypted connections counts first."""
-    cookies = parse_cookie(environ.get("HTTP_COOKIE"))
+    """Return name and value of the cookie of the pages; the one of encrypted connections counts first.
+
+    The value is empty without such a cookie, and where more cookies came than any browser sends.
+    """
+    header = environ.get("HTTP_COOKIE", "")
+    if header.count(";") >= _MOST_COOKIES:
+        header = ""
+    # WSGI has bytes as Latin-1. Some cookies beside ours may be no UTF-8: `a=\xff; placement_session=...`.
+    cookies = parse_cookie(header.encode("latin-1", "replace").decode(errors="replace"))
     name = SECURE_SESSION_COOKIE if SECURE_SESSION_COOKIE in cookies else SESSION_COOKIE
     return name, cookies.get(name, "")
 
@@ -62,7 +72,12 @@ def sent_session(environ: Mapping[str, Any]) -> str | None:
 def digest_of(environ: Mapping[str, Any]) -> bytes | None:
     """Return the SHA-256 of the credential of a request, None without one."""
     credential = sent_session(environ) or sent_token(environ)
-    return hashlib.sha256(credential.encode("utf-8", "surrogateescape")).digest() if credential else None
+    return digest(credential) if credential else None
+
+
+def digest(credential: str) -> bytes:
+    """Return the SHA-256 of a token or a session."""
+    return hashlib.sha256(credential.encode("utf-8", "surrogateescape")).digest()
 
 
 Kept = TypeVar("Kept")
@@ -81,6 +96,9 @@ class SharedMemory(Generic[Kept]):
         self._users: dict[bytes, str] = {}
         # By user, the latest used last.
         self._entries: dict[str, OrderedDict[bytes, Kept]] = {}
+        # The users with as many entries, the latest used last; so the one with the most is found at once.
+        self._by_count: defaultdict[int, OrderedDict[str, None]] = defaultdict(OrderedDict)
+        self._most_of_a_user = 0
 
     def __len__(self) -> int:
         return len(self._users)
@@ -93,27 +111,42 @@ class SharedMemory(Generic[Kept]):
                 return None
             entries = self._entries[user]
             entries.move_to_end(digest)
+            self._by_count[len(entries)].move_to_end(user)
             return entries[digest]
 
     def keep(self, digest: bytes, user_id: str, known: Kept) -> None:
         """Remember a credential of the user."""
         with self._lock:
-            former = self._users.get(digest)
-            if former is not None and former != user_id:
-                self._forget(former, digest)
-            self._users[digest] = user_id
+            if digest in self._users:
+                self._forget(digest)
             entries = self._entries.setdefault(user_id, OrderedDict())
-            entries[digest] = known
-            entries.move_to_end(digest)
+            before = len(entries)
+            self._users[digest], entries[digest] = user_id, known
+            self._recount(user_id, before)
             if len(self._users) > self._most:
-                greediest = max(self._entries, key=lambda user: len(self._entries[user]))
-                self._forget(greediest, next(iter(self._entries[greediest])))
+                greediest = next(iter(self._by_count[self._most_of_a_user]))
+                self._forget(next(iter(self._entries[greediest])))
 
-    def _forget(self, user_id: str, digest: bytes) -> None:
-        del self._users[digest]
-        del self._entries[user_id][digest]
-        if not self._entries[user_id]:
+    def _forget(self, digest: bytes) -> None:
+        user_id = self._users.pop(digest)
+        entries = self._entries[user_id]
+        before = len(entries)
+        del entries[digest]
+        self._recount(user_id, before)
+        if not entries:
             del self._entries[user_id]
+
+    def _recount(self, user_id: str, before: int) -> None:
+        """Let the user stand where it belongs; it has one entry more or less than `before`."""
+        count = len(self._entries[user_id])
+        if before:
+            del self._by_count[before][user_id]
+            if not self._by_count[before]:
+                del self._by_count[before]
+        if count:
+            self._by_count[count][user_id] = None
+        if count > self._most_of_a_user or self._most_of_a_user not in self._by_count:
+            self._most_of_a_user = count
 
 
 class KnownCaller(NamedTuple):

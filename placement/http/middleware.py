@@ -301,17 +301,30 @@ def note_attempt(
 
 # The bound on how many requests of one caller a process works on, for servers of any kind.
 #
-# A request counts for the user of its credentials once they have been accepted, before that for its address.
-# So random tokens from one address share the quota of one caller.
+# A request counts for its address until its credentials are accepted, from then on for their user. So random
+# tokens from one address share the quota of one caller, and so do new tokens of one user.
 
 
 KNOWN_AS = "placement.known_as"
-"""The place in the WSGI environment of a function that takes user id and project id of a known caller.
+"""The place in the WSGI environment of a function that takes user id and project id of an accepted caller.
 
-Only our own server sets it, which has counted the request already.
+It counts the request for this user, returns False if the user has too many of them, and raises OutOfTurn if
+the request has to wait. Only our own server sets it, which has counted the request for its address already.
+"""
+SIGNED_IN_AS = "placement.signed_in_as"
+"""The place in the WSGI environment of a function that takes a new session with its user id and project id.
+
+Only our own server sets it. Requests of the session count for its user from the first one on.
 """
 TOO_MANY = "Too many requests of this caller are being answered; nothing was done."
 _LATER = {"Retry-After": "1"}
+
+
+class OutOfTurn(BaseException):
+    """A signal that a request has to wait for threads of its user, and then begins again.
+
+    It is for the server alone: handlers of errors, which would answer the request, do not catch it.
+    """
 
 
 class Callers:
@@ -334,9 +347,21 @@ class Callers:
     def leave(self, caller: Hashable) -> None:
         """Count one less."""
         with self._lock:
-            self._in_work[caller] -= 1
-            if not self._in_work[caller]:
-                del self._in_work[caller]
+            self._leave(caller)
+
+    def move(self, former: Hashable, caller: Hashable) -> bool:
+        """Count a request for another caller than before; False if this one has as many as it may have."""
+        with self._lock:
+            if self._most and self._in_work[caller] >= self._most:
+                return False
+            self._in_work[caller] += 1
+            self._leave(former)
+            return True
+
+    def _leave(self, caller: Hashable) -> None:
+        self._in_work[caller] -= 1
+        if not self._in_work[caller]:
+            del self._in_work[caller]
 
 
 def bound(most: int) -> Callable[[], None]:
@@ -354,7 +379,8 @@ def bound(most: int) -> Callable[[], None]:
             return
         known_as = request.environ.get(KNOWN_AS)
         if known_as is not None:
-            known_as(user, caller.project_id)
+            if not known_as(user, caller.project_id):
+                raise HttpError(429, TOO_MANY, headers=_LATER)
             return
         if not callers.enter(user):
             raise HttpError(429, TOO_MANY, headers=_LATER)

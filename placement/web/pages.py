@@ -234,7 +234,8 @@ def _sign_in() -> Response:
             raise
         return _form(["This token is not known here, or it has expired."], 401)
     # Every strategy gives a user.
-    session.sign_in(token, str(context.current().caller.user_id))
+    caller = context.current().caller
+    session.sign_in(token, str(caller.user_id), caller.project_id)
     return to(_back() or address("/"))
 
 

@@ -35,6 +35,7 @@ from placement.http.credentials import (
     session_cookie,
 )
 from placement.http.keystone import ANSWER_SECONDS, GROUP
+from placement.http.middleware import SIGNED_IN_AS
 
 if TYPE_CHECKING:
     from placement.storage.sessions import Sessions
@@ -128,7 +129,7 @@ def _key(cookie: str) -> str:
     return hmac.new(cookie.encode(), b"placement form", hashlib.sha256).hexdigest()
 
 
-def sign_in(token: str, user_id: str) -> None:
+def sign_in(token: str, user_id: str, project_id: str | None) -> None:
     """Begin a session of the token with this answer.
 
     Raises HttpError 400 for a token that no cookie can hold, Unavailable.
@@ -137,6 +138,9 @@ def sign_in(token: str, user_id: str) -> None:
     if len(token.encode("utf-8", "surrogateescape")) * 4 > _LONGEST * 3:
         raise HttpError(400, "The token is too long for a cookie; use one of fewer characters.")
     g.placement_cookie = SIGNED_IN + _sessions().begin(token, user_id)
+    signed_in_as = request.environ.get(SIGNED_IN_AS)
+    if signed_in_as is not None:
+        signed_in_as(g.placement_cookie, user_id, project_id)
 
 
 def sign_out() -> None:

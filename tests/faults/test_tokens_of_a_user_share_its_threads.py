@@ -80,3 +80,69 @@ def test_tokens_of_a_user_take_turns_in_its_share():
             assert wire.get("/").answer().status == 200
         assert ask("known-one/b", unique(), 0).answer().status == 200
         assert sum(server.has_noted("begun", name) for name in many) <= 2
+
+
+def ask(stack: ExitStack, server: lane_server.Running, head: str, name: str, seconds: float) -> Wire:
+    """Begin a request that takes so long, with these lines in its head."""
+    path = "/ui/any" if "session" in head else "/any"
+    wire = stack.enter_context(Wire(server.url))
+    return wire.send(request("GET", f"{path}?sleep={seconds}&name={name}", b"", known=f"{head}\r\n"))
+
+
+# Credentials of one user, a new one for each number, that were never accepted before.
+FRESH = {
+    "tokens": lambda number: f"X-Auth-Token: {TOKEN}/{number}",
+    "sessions": lambda number: f"Cookie: placement_session={SESSION}/{number}",
+}
+
+
+@pytest.mark.parametrize("form", FRESH)
+def test_credentials_seen_for_the_first_time_have_the_threads_of_their_user(form: str):
+    """Its known token holds the share of the user, so requests with new ones wait for their turn."""
+    with lane_server.running(read_threads=4) as server, ExitStack() as stack:
+        for head in (OTHER, f"X-Auth-Token: {TOKEN}"):
+            assert ask(stack, server, head, unique(), 0).answer().status == 200
+        names = [unique() for _ in range(3)]
+        known = [ask(stack, server, f"X-Auth-Token: {TOKEN}", name, 4) for name in names]
+        assert eventually(lambda: all(server.has_noted("begun", name) for name in names))
+        later = [unique() for _ in range(6)]
+        fresh = [ask(stack, server, FRESH[form](number), name, 0.1) for number, name in enumerate(later)]
+        for _ in range(3):
+            assert ask(stack, server, OTHER, unique(), 0).answer().status == 200
+        assert not any(server.has_noted("begun", name) for name in later)
+        # They are answered once threads of the user are free.
+        assert [wire.answer().status for wire in (*known, *fresh)] == [200] * 9
+
+
+def test_a_request_that_waits_for_its_user_has_no_more_time_than_others():
+    limits = {"read_threads": 2, "request_seconds": 4}
+    with lane_server.running(**limits) as server, ExitStack() as stack:
+        assert ask(stack, server, f"X-Auth-Token: {TOKEN}", unique(), 0).answer().status == 200
+        first, late = unique(), unique()
+        ask(stack, server, f"X-Auth-Token: {TOKEN}", first, 20)
+        assert eventually(lambda: server.has_noted("begun", first))
+        assert ask(stack, server, FRESH["tokens"](1), late, 0).answer().status == 503
+        assert not server.has_noted("begun", late)
+
+
+def test_new_credentials_of_several_users_do_not_count_for_their_address():
+    """The fourth of four threads is for others than an address, and these users are others."""
+    with lane_server.running(read_threads=4) as server, ExitStack() as stack:
+        names = [unique() for _ in range(4)]
+        for number, name in enumerate(names):
+            ask(stack, server, f"X-Auth-Token: known-{number}/new", name, 90)
+        assert eventually(lambda: all(server.has_noted("begun", name) for name in names))
+
+
+def test_new_credentials_have_the_quota_of_their_user():
+    with lane_server.running(requests_per_caller=2) as server, ExitStack() as stack:
+        assert ask(stack, server, f"X-Auth-Token: {TOKEN}", unique(), 0).answer().status == 200
+        names = [unique() for _ in range(2)]
+        for name in names:
+            ask(stack, server, f"X-Auth-Token: {TOKEN}", name, 3)
+        assert eventually(lambda: all(server.has_noted("begun", name) for name in names))
+        for number in range(3):
+            assert ask(stack, server, FRESH["tokens"](number), unique(), 0).answer().status == 429
+        assert ask(stack, server, OTHER, unique(), 0).answer().status == 200
+        # What is refused counts no longer.
+        assert eventually(lambda: ask(stack, server, FRESH["tokens"](9), unique(), 0).answer().status == 200)

@@ -274,7 +274,7 @@ class Connection:
         self.deadline = time.monotonic() + self.limits.body_seconds
         length: int | None = getattr(request.body.reader, "length", None)
         self._framing = Chunks() if length is None else length
-        is_form = unquote(request.path).startswith(_PAGES)
+        is_form = unquote(exchange.path_of(request)).startswith(_PAGES)
         self._largest_body = self.limits.largest_form_bytes if is_form else self.limits.largest_body_bytes
         if length is not None and length > self._largest_body:
             raise RequestRefused(exchange.BODY_TOO_LONG)

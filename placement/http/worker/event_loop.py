@@ -293,7 +293,7 @@ class EventLoop:
         self._register.note(connection)
         stays = True
         while (greediest := self._register.greediest()) is not None:
-            self._refuse(greediest, refusals.NO_ROOM)
+            self._make_way(greediest)
             stays = stays and greediest is not connection
         if not stays:
             return
@@ -304,7 +304,12 @@ class EventLoop:
         else:
             self._watch(connection, READ)
             if (oldest := self._register.oldest_of_many()) is not None:
-                self._refuse(oldest, refusals.NO_ROOM)
+                self._make_way(oldest)
+
+    def _make_way(self, connection: Connection) -> None:
+        """Refuse a connection for the sake of another one, which stays whatever happens."""
+        with self._alone(connection):
+            self._refuse(connection, refusals.NO_ROOM)
 
     def _watch(self, connection: Connection, events: int) -> None:
         if connection.watched == events:
@@ -376,9 +381,9 @@ class EventLoop:
             answer = refusals.whole_answer(probe.status, probe.headers, probe.body.encode())
             self._drain(connection, answer)
             return
-        exchange = Exchange(connection, self._known, self._application, self._report)
+        exchange = Exchange(connection, self._known, self._callers, self._application, self._report)
         exchange.keep_alive = self._takes_more() and not connection.ended
-        exchange.lane = self._lanes.of(request.method, request.path)
+        exchange.lane = self._lanes.of(request.method, refusals.path_of(request))
         # Health checks are answered however many requests of the caller are in work.
         if exchange.lane is not self._lanes.status:
             exchange.is_counted = self._callers.enter(exchange.counts_for)

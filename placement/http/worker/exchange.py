@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import json
 import logging
+import os
 import socket
 import time
 import uuid
@@ -25,8 +26,8 @@ from oslo_context.context import RequestContext
 from placement.common.extender_protocol import failure, verb_at
 from placement.http import middleware
 from placement.http.context import in_log
-from placement.http.credentials import HEADERS, KnownCredentials, digest_of
-from placement.http.middleware import ARRIVAL, KNOWN_AS, deadline_of
+from placement.http.credentials import HEADERS, KnownCredentials, digest, digest_of
+from placement.http.middleware import ARRIVAL, KNOWN_AS, SIGNED_IN_AS, Callers, OutOfTurn, deadline_of
 from placement.http.worker.lanes import Lane, WorkerLimits, changes_nothing
 from placement.metrics.catalog import REFUSED
 
@@ -179,6 +180,7 @@ class Exchange:
         self,
         connection: Connection,
         known: KnownCredentials,
+        callers: Callers,
         application: WsgiApplication,
         report: Callable[[Exchange, State], None],
     ) -> None:
@@ -188,17 +190,17 @@ class Exchange:
         self._request, self._received = connection.request, connection.received
         self.outgoing = Outgoing(connection.wire, connection.limits)
         self._credential = credential_of(self._request)
-        self._known = known
+        self._known, self._callers = known, callers
         caller = known.get(self._credential) if self._credential is not None else None
-        # The number of requests and of threads is bounded by this: by user, else by address. No user id is a
-        # tuple.
+        # The number of requests and of threads is bounded by this: by user, else by address until the user is
+        # known. No user id is a tuple.
         self.counts_for: Hashable = ("address", connection.client) if caller is None else caller.user_id
         # Among the requests that count for one user each of its tokens has its turn.
         self.turn: Hashable = None if caller is None else self._credential
         self.is_counted = False
         self._arrival = time.monotonic()
         # Once it has begun there is none.
-        self.deadline = deadline_of(self._arrival, connection.limits.request_seconds)
+        self.deadline = self._latest_begin()
         self.keep_alive = True
         self.abandoned = False
         # The lane where it waits for threads; set when it is handed over.
@@ -212,12 +214,19 @@ class Exchange:
         self._pieces: Iterator[bytes] | None = None
         self._produced = False
 
-    def run(self) -> None:
-        """Produce the answer, or more of it, until it is sent or the client does not keep up."""
+    def run(self) -> bool:
+        """Produce the answer, or more of it, until it is sent or the client does not keep up.
+
+        Return whether it has to wait for a thread of its user instead, and nothing was done.
+        """
         # The log keeps its context by thread, and a thread serves one exchange after the other.
         _set_log_context(self._log_context)
         try:
             state = self._context.run(self._advance)
+        except OutOfTurn:
+            self.deadline = self._latest_begin()
+            _set_log_context(None)
+            return True
         except ConnectionError as error:
             LOG.debug("the client went away: %s", error)
             state = State.BROKEN
@@ -229,6 +238,10 @@ class Exchange:
         self._log_context = log_context.get_current()
         _set_log_context(None)
         self._report(self, state)
+        return False
+
+    def _latest_begin(self) -> float:
+        return deadline_of(self._arrival, self.connection.limits.request_seconds)
 
     def _advance(self) -> State:
         if self.abandoned:
@@ -264,7 +277,7 @@ class Exchange:
         )
         environ["wsgi.multithread"] = True
         environ[ARRIVAL] = self._arrival
-        environ[KNOWN_AS] = self._known_as
+        environ[KNOWN_AS], environ[SIGNED_IN_AS] = self._known_as, self._signed_in_as
         # By this the application sees whether the caller is still there.
         environ["gunicorn.socket"] = connection.wire
         if not self.keep_alive:
@@ -272,9 +285,21 @@ class Exchange:
         self._answer = self._application(environ, self._response.start_response)
         self._pieces = iter(self._answer)
 
-    def _known_as(self, user_id: str, project_id: str | None) -> None:
+    def _known_as(self, user_id: str, project_id: str | None) -> bool:
+        """Count the request for its user; False if that has too many. Raises OutOfTurn."""
         if self._credential is not None:
             self._known.note(self._credential, user_id, project_id)
+        if self.counts_for == user_id:
+            return True
+        if self.is_counted and not self._callers.move(self.counts_for, user_id):
+            return False
+        self.turn = self._credential
+        if not self.lane.move(self, user_id):
+            raise OutOfTurn
+        return True
+
+    def _signed_in_as(self, session: str, user_id: str, project_id: str | None) -> None:
+        self._known.note(digest(session), user_id, project_id)
 
     def _refuse(self, refusal: HttpRefusal) -> None:
         """Answer with the refusal instead of asking the application; the connection is closed then."""
@@ -286,10 +311,14 @@ class Exchange:
         self.keep_alive = False
         if self._produced or (self._response is not None and self._response.headers_sent):
             return State.BROKEN
-        self._refuse(FAILED)
         try:
+            self._refuse(FAILED)
             return State.ANSWERED if self.outgoing.flush() else State.BLOCKED
         except OSError:
+            return State.BROKEN
+        except Exception:
+            # The thread goes on with other requests.
+            LOG.exception("a refusal failed")
             return State.BROKEN
 
     def _close(self) -> None:
@@ -334,10 +363,20 @@ def note_refusal(connection: Connection, known: KnownCredentials, refusal: HttpR
 
 def credential_of(request: Request) -> bytes | None:
     """Return the SHA-256 of the credential of a request, None without one."""
-    environ: dict[str, str] = {"PATH_INFO": unquote_to_wsgi_str(request.path)}
+    environ: dict[str, str] = {"PATH_INFO": unquote_to_wsgi_str(path_of(request))}
     for name, value in request.headers:
         key = HEADERS.get(name)
         if key is not None:
             # As gunicorn hands repeated headers to the application.
             environ[key] = f"{environ[key]},{value}" if key in environ else value
     return digest_of(environ)
+
+
+def path_of(request: Request) -> str:
+    """Return the path of a request without the prefix at which the service is mounted.
+
+    Source: gunicorn.http.wsgi.create; the prefix is SCRIPT_NAME, of a trusted proxy or of the environment.
+    """
+    sent = [value for name, value in request.headers if name == "SCRIPT_NAME"]
+    path: str = request.path
+    return path.removeprefix(sent[-1] if sent else os.environ.get("SCRIPT_NAME", ""))

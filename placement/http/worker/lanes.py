@@ -110,15 +110,14 @@ class Lane:
         with self._changed:
             if self._count >= self._most_waiting and not again:
                 return False
-            jobs = self._waiting.setdefault(job.counts_for, OrderedDict()).setdefault(job.turn, deque())
+            jobs = self._line_of(job)
             if again:
                 jobs.appendleft(job)
             else:
                 jobs.append(job)
             self._count += 1
             if self._idle:
-                self._idle -= 1
-                self._changed.notify()
+                self._wake()
             elif self._started < self._threads:
                 # A worker that stops does not wait for threads that hang.
                 name = f"{self._name}-{self._started + 1}"
@@ -130,6 +129,20 @@ class Lane:
                     # The job waits for the threads that there are, or for the next attempt.
                     LOG.error("%s: %s", name, error)
         return True
+
+    def move(self, job: Exchange, caller: Hashable) -> bool:
+        """Count a running job for this caller from now on; False if it is beyond the share of the caller.
+
+        Then the job has to end, and `run` to return that it waits.
+        """
+        with self._changed:
+            self._has_ended(job.counts_for)
+            job.counts_for = caller
+            self._running[caller] += 1
+            # Jobs of the former caller may wait beside threads that are idle.
+            if self._idle and self._count:
+                self._wake()
+            return self._running[caller] <= self._share
 
     def overdue(self, now: float) -> list[Exchange]:
         """Remove and return the jobs that waited past their deadline."""
@@ -152,15 +165,30 @@ class Lane:
                 while (job := self._next()) is None:
                     self._idle += 1
                     self._changed.wait()
+            waits = False
             try:
-                job.run()
+                waits = job.run()
             finally:
                 with self._changed:
-                    self._running[job.counts_for] -= 1
-                    if not self._running[job.counts_for]:
-                        del self._running[job.counts_for]
+                    self._has_ended(job.counts_for)
+                    if waits:
+                        self._line_of(job).append(job)
+                        self._count += 1
                 # A thread that waits keeps no request.
                 del job
+
+    def _line_of(self, job: Exchange) -> deque[Exchange]:
+        """Return the waiting jobs of the same caller and token."""
+        return self._waiting.setdefault(job.counts_for, OrderedDict()).setdefault(job.turn, deque())
+
+    def _wake(self) -> None:
+        self._idle -= 1
+        self._changed.notify()
+
+    def _has_ended(self, caller: Hashable) -> None:
+        self._running[caller] -= 1
+        if not self._running[caller]:
+            del self._running[caller]
 
     def _next(self) -> Exchange | None:
         """Remove and return a job of the next caller that may have one more thread; None if there is none."""
