@@ -138,9 +138,7 @@ def read(
     raise BadPolicy("the policy files change while they are read.")
 
 
-def _require_rules(
-    names: Mapping[Path, frozenset[str]], former: PolicyRules, may_withdraw: bool
-) -> None:
+def _require_rules(names: Mapping[Path, frozenset[str]], former: PolicyRules, may_withdraw: bool) -> None:
     """Raise BadPolicy where former rules stand nowhere any more, unless they were withdrawn on purpose."""
     gone = _missing(names, former)
     for path, before in former.names.items():
