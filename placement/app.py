@@ -101,7 +101,10 @@ def create_application(
     application.extensions["placement_unknown_owner"] = owner
     application.extensions["placement_watch"] = Watch(use_cases.planning, questions)
     application.extensions["placement_policy"] = policy
-    application.extensions["placement_authentication"] = _strategy(settings)
+    identified = _strategy(settings)
+    application.extensions["placement_authentication"] = identified
+    # Pages put sessions around the strategy, and a served application signs in at Identity.
+    application.extensions["placement_identity"] = identified if isinstance(identified, Keystone) else None
     application.extensions["placement_candidates_renderer"] = CandidatesRenderer()
     for blueprint in _BLUEPRINTS:
         application.register_blueprint(blueprint)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import datetime
+import logging
 import random
 import re
 import struct
@@ -24,6 +25,7 @@ from werkzeug.formparser import FormDataParser
 from werkzeug.test import TestResponse
 
 from placement.http.credentials import SECURE_SESSION_COOKIE, SESSION_COOKIE
+from placement.storage import database as storage
 from placement.storage import sessions, tables
 from placement.storage.database import utcnow
 from placement.storage.sessions import MOST_OF_A_USER, Sessions
@@ -163,6 +165,48 @@ def test_a_session_ends_after_its_time(admin: FlaskClient, monkeypatch: pytest.M
     later = utcnow() + datetime.timedelta(seconds=Sessions.seconds + 1)
     monkeypatch.setattr(sessions, "utcnow", lambda: later)
     assert admin.get("/ui/").status_code == 303
+
+
+def test_a_session_that_began_while_the_clock_was_ahead_ends_when_it_is_right(
+    visitor: FlaskClient, monkeypatch: pytest.MonkeyPatch
+):
+    with monkeypatch.context() as ahead:
+        ahead.setattr(storage, "utcnow", lambda: utcnow() + datetime.timedelta(days=400))
+        sign_in(visitor, ADMIN)
+    assert visitor.get("/ui/").status_code == 303
+    database = visitor.application.extensions["placement_use_cases"].database
+    sign_in(visitor, ADMIN)
+    with database.read() as connection:
+        assert len(connection.execute(sa.select(tables.sessions)).all()) == 1
+    # Clocks of two processes may be a little apart.
+    with monkeypatch.context() as behind:
+        behind.setattr(sessions, "utcnow", lambda: utcnow() - datetime.timedelta(seconds=30))
+        assert visitor.get("/ui/").status_code == 200
+
+
+def test_cookies_that_are_no_session_ask_no_database(visitor: FlaskClient, monkeypatch: pytest.MonkeyPatch):
+    asked: list[str] = []
+    monkeypatch.setattr(Sessions, "token_of", lambda _, cookie: asked.append(cookie))
+    for value in ("t.", "t.x", "t.abc", "t.a b=", "t.ab*=", "t." + "A" * 3804, "t.abcd="):
+        visitor.set_cookie(SESSION_COOKIE, value, path="/ui/")
+        assert visitor.get("/ui/").status_code == 303, value
+    assert asked == []
+    visitor.set_cookie(SESSION_COOKIE, "t." + "A" * 3800, path="/ui/")
+    assert visitor.get("/ui/").status_code == 303
+    assert len(asked) == 1
+
+
+def test_signing_out_is_logged_with_its_user(admin: FlaskClient, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO)
+    user = ("user: root", "user: -")
+    key = form_key(admin, "/ui/")
+    copy = session_of(admin)
+    assert admin.post("/ui/sign-out", data={"form_key": key}).status_code == 303
+    admin.set_cookie(SESSION_COOKIE, copy, path="/ui/")
+    admin.post("/ui/sign-out", data={"form_key": key})
+    lines = [line for line in caplog.messages if "/ui/sign-out" in line and line.startswith("user: ")]
+    assert len(lines) == 2
+    assert all(line.startswith(start) for line, start in zip(lines, user, strict=True)), lines
 
 
 def test_sessions_of_a_user_are_bounded_and_the_latest_stay(guarded: FlaskClient):

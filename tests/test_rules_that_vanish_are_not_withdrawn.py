@@ -95,6 +95,7 @@ HARM: dict[str, tuple[str, Callable[[Path], object]]] = {
     "empty": ("policy.yaml", lambda file: file.write_text("")),
     "comments": ("policy.yaml", lambda file: file.write_text("# rules\n#\n")),
     "cut within a rule": ("policy.yaml", cut),
+    "cut between rules": ("policy.yaml", lambda file: file.write_text(RULES.splitlines()[0])),
     "no YAML": ("policy.yaml", lambda file: file.write_text("{[")),
     "a directory": ("policy.yaml", unreadable),
     "dangling": ("policy.yaml", dangling),
@@ -126,11 +127,37 @@ def test_each_reading_says_how_many_rules_were_read(served: Served):
     assert "3 rules" in served.lines(logging.INFO)[0]
 
 
-def test_fewer_rules_are_a_warning_that_names_them(served: Served):
-    (served.folder / "policy.yaml").write_text(RULES.splitlines()[0])
-    eventually(1, lambda: len(served.lines(logging.WARNING)))
-    assert "1 rule by default now: placement:resource_classes:list" in served.lines(logging.WARNING)[0]
-    assert served.statuses() == [403, 200, 403]
+def test_each_reading_with_fewer_rules_names_them_in_an_error(served: Served):
+    file = served.folder / "policy.yaml"
+    for times in (1, 2):
+        file.write_text(RULES.splitlines()[0] + "\n" * times)
+        eventually(times, lambda: len(served.lines(logging.ERROR)))
+        line = served.lines(logging.ERROR)[-1]
+        assert f"{file}: 1 rule is missing: placement:resource_classes:list; SIGHUP or a restart" in line
+        assert line.endswith("The rules stay as they were.")
+        assert served.statuses() == [403] * 3
+
+
+def test_a_reading_with_fewer_and_other_rules_does_not_count_either(served: Served):
+    (served.folder / "policy.yaml").write_text(f'{RULES.splitlines()[0]}\n"placement:traits:show": "!"\n')
+    eventually(1, lambda: len(served.lines(logging.ERROR)))
+    assert served.statuses() == [403] * 3
+    assert "placement:resource_classes:list" in served.lines(logging.ERROR)[0]
+
+
+def test_a_reload_withdraws_rules_and_a_worker_that_starts_later_does_not(
+    settings: cfg.ConfigOpts, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    before = policy_files.read(settings)
+    policy_files.prepared[:] = [before]
+    (tmp_path / "policy.yaml").write_text(RULES.splitlines()[0])
+    with pytest.raises(BadPolicy, match="1 rule is missing: placement:resource_classes:list"):
+        policy_files.read(settings)
+    after = policy_files.read(settings, may_withdraw=True)
+    policy_files.note(after, before)
+    assert "1 rule by default now: placement:resource_classes:list" in caplog.text
+    policy_files.prepared[:] = [after]
+    assert policy_files.read(settings).names == after.names
 
 
 def test_rules_may_move_to_another_file(served: Served):
@@ -156,12 +183,12 @@ def test_a_file_that_still_grows_is_not_read(served: Served, monkeypatch: pytest
     monkeypatch.setattr(
         gate, "marks_of", lambda settings: {path: (2**62, next(marks), 0, 0) for path in real(settings)}
     )
-    (served.folder / "policy.yaml").write_text(RULES.splitlines()[0])
+    (served.folder / "policy.yaml").write_text(RULES.replace("strict", "service"))
     for _ in range(5):
         gate._MEMORY_SECONDS = 0
         assert served.statuses() == [403] * 3
     monkeypatch.setattr(gate, "marks_of", real)
-    eventually([403, 200, 403], served.statuses)
+    eventually([200, 200, 403], served.statuses)
 
 
 def test_a_reload_does_not_do_without_the_rules_either(settings: cfg.ConfigOpts, tmp_path: Path):
@@ -169,7 +196,7 @@ def test_a_reload_does_not_do_without_the_rules_either(settings: cfg.ConfigOpts,
     policy_files.prepared[:] = [policy_files.read(settings)]
     (tmp_path / "policy.yaml").write_text("# nothing yet\n")
     with pytest.raises(BadPolicy, match="no rules any more"):
-        policy_files.read(settings)
+        policy_files.read(settings, may_withdraw=True)
     assert gate.Policy(settings).known
 
 
@@ -205,3 +232,36 @@ def test_the_check_of_a_configuration_finds_the_missing_file(tmp_path: Path):
     code, found = checked(tmp_path, f"sqlite:///{tmp_path}/none", "[oslo_policy]\npolicy_file = none.yaml\n")
     assert code == 1
     assert found["rules"] == ("error", "[oslo_policy] policy_file: there is no none.yaml.")
+
+
+@pytest.mark.parametrize("text", ["", " \n\n"])
+def test_a_configured_file_that_is_empty_refuses_the_start(tmp_path: Path, text: str):
+    (tmp_path / "rules.yaml").write_text(text)
+    code, found = checked(tmp_path, f"sqlite:///{tmp_path}/none", "[oslo_policy]\npolicy_file = rules.yaml\n")
+    assert code == 1
+    assert found["rules"][0] == "error"
+    assert "rules.yaml: it is empty" in found["rules"][1]
+    (tmp_path / "placement.conf").touch()
+    settings = configured(tmp_path / "placement.conf")
+    with pytest.raises(BadPolicy, match="it is empty"):
+        policy_files.read(with_options(settings, "oslo_policy", policy_file="rules.yaml"))
+
+
+def test_the_usual_file_may_be_empty(tmp_path: Path):
+    (tmp_path / "placement.conf").touch()
+    (tmp_path / "policy.yaml").touch()
+    assert not policy_files.read(configured(tmp_path / "placement.conf")).names[tmp_path / "policy.yaml"]
+
+
+def test_the_sample_as_it_is_starts_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    sample = Path(__file__).resolve().parents[1] / "etc" / "policy.yaml.sample"
+    text = f"[oslo_policy]\npolicy_file = {sample}\n"
+    code, found = checked(tmp_path, f"sqlite:///{tmp_path}/none", text)
+    assert (code, found["rules"]) == (
+        0,
+        ("warning", f"{sample}: it has no rules, only comments; the defaults count."),
+    )
+    (tmp_path / "placement.conf").touch()
+    settings = configured(tmp_path / "placement.conf")
+    policy_files.read(with_options(settings, "oslo_policy", policy_file=str(sample)))
+    assert "it has no rules, only comments" in caplog.text

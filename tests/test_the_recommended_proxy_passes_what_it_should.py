@@ -174,6 +174,19 @@ def test_it_passes_requests_on_through_tls_and_shows_its_certificate(tmp_path: P
         assert answer.json()["traits"]
 
 
+def chunked(url: str, path: str, body: bytes, pair: Pair) -> bytes:
+    """What the proxy answers to a body in chunks that begins so."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(pair.certificate, pair.key)
+    with (
+        socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=60) as plain,
+        context.wrap_socket(plain) as wire,
+    ):
+        wire.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode() + body)
+        return wire.recv(65536)
+
+
 def test_kube_scheduler_with_a_certificate_needs_no_token_and_is_always_answered_200(tmp_path: Path):
     authority, token = Authority(tmp_path), "the-token-that-only-the-proxy-has"
     scheduler, other = authority.sign("kube-scheduler"), authority.sign("other")
@@ -213,6 +226,16 @@ def test_kube_scheduler_with_a_certificate_needs_no_token_and_is_always_answered
                 assert requests.get(url + path, verify=roots, cert=files, timeout=60).status_code == 401
         with proxy("http://127.0.0.1:1", tmp_path, site) as url:
             assert "could not pass" in error(url, scheduler)
+            # Of another authority, as good as an expired one.
+            (tmp_path / "others").mkdir()
+            foreign = Authority(tmp_path / "others").sign("kube-scheduler")
+            assert "The proxy refuses" in error(url, foreign)
+            assert "The proxy refuses" in error(url, scheduler, **{"X-Long": "x" * 80_000})
+            files = (str(foreign.certificate), str(foreign.key))
+            assert requests.get(f"{url}/traits", verify=roots, cert=files, timeout=60).status_code == 400
+            plain = requests.post(f"http{url.removeprefix('https')}{verb}", json={}, timeout=60)
+            assert (plain.status_code, "The proxy refuses" in plain.text) == (200, True)
+            assert chunked(url, verb, b"zz\r\n", scheduler).startswith(b"HTTP/1.1 200")
 
 
 def test_answers_come_as_they_are_produced(tmp_path: Path):

@@ -298,9 +298,9 @@ class Policy:
         if found == self._read or not (was_seen or (isinstance(found, dict) and are_settled(found))):
             return
         self._read = found
-        former, self._rules = self._rules, policy_files.read(self._configuration, self._rules)
+        self._rules = policy_files.read(self._configuration, self._rules)
         self._read = self._rules.marks
-        policy_files.note(self._rules, former)
+        policy_files.note(self._rules, None)
 
 
 def _credentials(caller: Caller) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The policy files of an operator: which ones count, the rules in them, and why they cannot be used.
 
-Rules of a file that is gone or empty are not taken for withdrawn. A copy that has just begun, or a volume
-that is not mounted, would open the service to the wider defaults.
+Rules that are missing are not taken for withdrawn. A copy that has just begun, one that was cut at the end of
+a line, or a volume that is not mounted would open the service to the wider defaults.
 """
 
 from __future__ import annotations
@@ -81,13 +81,18 @@ def _found(configuration: cfg.ConfigOpts, option: str, name: str) -> Path | None
     found = configuration.find_file(name)
     if found:
         return Path(found)
-    if configuration[_GROUP][option] != _USUAL[option] or is_set(configuration, _GROUP, option):
+    if _is_configured(configuration, option):
         raise BadPolicy(f"[{_GROUP}] {option}: there is no {name}.")
     for file in configuration.config_file or ():
         link = Path(file).parent / name
         if link.is_symlink():
             raise BadPolicy(f"{link}: it links to what is not there.")
     return None
+
+
+def _is_configured(configuration: cfg.ConfigOpts, option: str) -> bool:
+    is_usual = configuration[_GROUP][option] == _USUAL[option]
+    return not is_usual or is_set(configuration, _GROUP, option)
 
 
 def _mark(path: Path) -> Mark:
@@ -105,34 +110,52 @@ def are_settled(marks: Mapping[Path, Mark]) -> bool:
     return all(mark is not None and mark[0] / 1e9 < latest for mark in marks.values())
 
 
-def read(configuration: cfg.ConfigOpts, former: PolicyRules | None = None) -> PolicyRules:
+def read(
+    configuration: cfg.ConfigOpts, former: PolicyRules | None = None, *, may_withdraw: bool = False
+) -> PolicyRules:
     """Return the rules of the present files.
 
     Without `former`, what the master process has read counts as that. Raises BadPolicy, also where rules of
-    `former` are gone with their file.
+    `former` are missing. An operator who asks for a reading `may_withdraw` rules, but not those of a file
+    that is gone or empty.
     """
     opts._register(configuration)
     former = former or (prepared[0] if prepared else None)
     for _ in range(_ATTEMPTS):
         marks = marks_of(configuration)
-        names = {path: _names(path) for path in marks}
+        # Where a file is configured it comes first.
+        named = next(iter(marks)) if _is_configured(configuration, _FILE) else None
+        names = {path: _names(path, is_named=path == named) for path in marks}
         if former is not None:
-            _require_files(names, former)
+            _require_rules(names, former, may_withdraw)
         enforcer = _enforcer(configuration)
         # The library has read the files once more.
         if marks_of(configuration) == marks:
-            return PolicyRules(enforcer, names, marks)
+            rules = PolicyRules(enforcer, names, marks)
+            for sentence in doubts(configuration, rules):
+                LOG.warning("%s", sentence)
+            return rules
     raise BadPolicy("the policy files change while they are read.")
 
 
-def _require_files(names: Mapping[Path, frozenset[str]], former: PolicyRules) -> None:
-    """Raise BadPolicy where a file with rules is gone or empty, and its rules stand nowhere else."""
-    present = frozenset[str]().union(*names.values())
+def _require_rules(names: Mapping[Path, frozenset[str]], former: PolicyRules, may_withdraw: bool) -> None:
+    """Raise BadPolicy where former rules stand nowhere any more, unless they were withdrawn on purpose."""
+    gone = _missing(names, former)
     for path, before in former.names.items():
-        missing = before - present
+        missing = before & gone
         if missing and not names.get(path):
             what = "it has no rules any more" if path in names else "it is gone"
-            raise BadPolicy(f"{path}: {what}, and had {_counted(before)}; a restart would do without.")
+            had = f"had {_counted(before)}, such as {_shown(missing)}"
+            raise BadPolicy(f"{path}: {what}, and {had}; a restart would do without.")
+    if gone and not may_withdraw:
+        files = ", ".join(str(path) for path, before in former.names.items() if before & gone)
+        are = "1 rule is missing" if len(gone) == 1 else f"{len(gone)} rules are missing"
+        raise BadPolicy(f"{files}: {are}: {_shown(gone)}; SIGHUP or a restart would do without.")
+
+
+def _missing(names: Mapping[Path, frozenset[str]], former: PolicyRules) -> frozenset[str]:
+    empty = frozenset[str]()
+    return empty.union(*former.names.values()) - empty.union(*names.values())
 
 
 def _enforcer(configuration: cfg.ConfigOpts) -> policy.Enforcer:
@@ -153,13 +176,19 @@ def _enforcer(configuration: cfg.ConfigOpts) -> policy.Enforcer:
         # The library reads files once more, and what it raises about them is not documented.
         raise BadPolicy(f"the policy files cannot be read: {_one_line(error)}.") from None
     enforcer.use_conf = False
-    for sentence in unknown_rules(enforcer):
-        LOG.warning("%s: %s", configuration.oslo_policy.policy_file, sentence)
     return enforcer
 
 
-def unknown_rules(enforcer: policy.Enforcer) -> Iterator[str]:
-    """Yield a sentence for each rule of the files that has a name of this service's, but has no effect."""
+def doubts(configuration: cfg.ConfigOpts, rules: PolicyRules) -> Iterator[str]:
+    """Yield a sentence about what has no effect: a configured file of comments, and each unknown rule."""
+    name = configuration[_GROUP].policy_file
+    if _is_configured(configuration, _FILE) and not next(iter(rules.names.values())):
+        yield f"{name}: it has no rules, only comments; the defaults count."
+    for sentence in _unknown_rules(rules.enforcer):
+        yield f"{name}: {sentence}"
+
+
+def _unknown_rules(enforcer: policy.Enforcer) -> Iterator[str]:
     known = enforcer.registered_rules
     for name in sorted(enforcer.file_rules.keys() - known.keys()):
         if name.startswith("placement:"):
@@ -169,13 +198,9 @@ def unknown_rules(enforcer: policy.Enforcer) -> Iterator[str]:
 def note(rules: PolicyRules, former: PolicyRules | None) -> None:
     """Say in the log how many rules were read, as a warning with the names that are gone."""
     text = summary(rules)
-    present = frozenset[str]().union(*rules.names.values())
-    before = frozenset[str]().union(*(former.names.values() if former is not None else ()))
-    gone = sorted(before - present)
+    gone = _missing(rules.names, former) if former is not None else frozenset()
     if gone:
-        more = ", ..." if len(gone) > _NAMES_SHOWN else ""
-        shown = ", ".join(gone[:_NAMES_SHOWN])
-        LOG.warning("rules: %s; %s by default now: %s%s", text, _counted(gone), shown, more)
+        LOG.warning("rules: %s; %s by default now: %s", text, _counted(gone), _shown(gone))
     else:
         LOG.info("rules: %s", text)
 
@@ -186,16 +211,28 @@ def summary(rules: PolicyRules) -> str:
     return ", ".join(found) or "the defaults, without a policy file"
 
 
+def _shown(names: frozenset[str]) -> str:
+    more = ", ..." if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(sorted(names)[:_NAMES_SHOWN]) + more
+
+
 def _counted(names: Any) -> str:
     return "1 rule" if len(names) == 1 else f"{len(names)} rules"
 
 
-def _names(path: Path) -> frozenset[str]:
-    """Return the names of the rules in a file. Raises BadPolicy unless the library understands all of it."""
+def _names(path: Path, *, is_named: bool) -> frozenset[str]:
+    """Return the names of the rules in a file. Raises BadPolicy unless the library understands all of it.
+
+    A file that the configuration names may have comments only, as oslopolicy-sample-generator writes it. It
+    may not be empty: then something went wrong with it.
+    """
     try:
-        rules = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        rules = yaml.safe_load(text)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise BadPolicy(f"{path}: {_one_line(error)}.") from None
+    if is_named and not text.strip():
+        raise BadPolicy(f"{path}: it is empty; without [{_GROUP}] {_FILE} the defaults count.")
     if rules is None:
         return frozenset()
     if not isinstance(rules, dict):

@@ -72,8 +72,8 @@ def _of_callers(loaded: cfg.ConfigOpts, found: Sequence[TokenEntry] | Keystone) 
 
 def _of_rules(loaded: cfg.ConfigOpts, rules: PolicyRules) -> _Described:
     yield OK, policy_files.summary(rules)
-    for sentence in policy_files.unknown_rules(rules.enforcer):
-        yield WARNING, f"{loaded.oslo_policy.policy_file}: {sentence}"
+    for sentence in policy_files.doubts(loaded, rules):
+        yield WARNING, sentence
 
 
 def _of_tls(_: cfg.ConfigOpts, tls: Any) -> _Described:

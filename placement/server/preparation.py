@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,7 +42,7 @@ def _logging(loaded: cfg.ConfigOpts) -> None:
 
 _SUBJECTS: Mapping[str, Callable[[cfg.ConfigOpts], Any]] = {
     CALLERS: _callers,
-    RULES: policy_files.read,
+    RULES: partial(policy_files.read, may_withdraw=True),
     DATABASE: settings.connection_of,
     TLS: settings.tls_of,
     "scoring": lambda loaded: order_of(loaded.scoring.order_by, "[scoring] order_by"),
@@ -84,5 +85,7 @@ def prepare() -> cfg.ConfigOpts:
         raise ConfigurationErrors([sentence for _, sentence in problems])
     if loaded.api.auth_strategy == "token":
         auth.prepared[Path(loaded.api.tokens_file)] = results[CALLERS]
+    if policy_files.prepared:
+        policy_files.note(results[RULES], policy_files.prepared[0])
     policy_files.prepared[:] = [results[RULES]]
     return loaded

@@ -22,6 +22,8 @@ from placement.storage.database import Database, utcnow
 _SECONDS = 12 * 3600
 MOST_OF_A_USER = 20
 _REMOVED_AT_ONCE = 500
+# As far as the clocks of processes may be apart.
+_AHEAD_SECONDS = 60
 _table = tables.sessions
 
 
@@ -43,7 +45,7 @@ class Sessions:
         cookie = base64.urlsafe_b64encode(random).decode()
         with self._database.write() as transaction:
             now = transaction.now
-            ended = sa.select(_table.c.digest).where(_table.c.expires_at <= now).limit(_REMOVED_AT_ONCE)
+            ended = sa.select(_table.c.digest).where(~self._lasts(now)).limit(_REMOVED_AT_ONCE)
             latest = sa.select(_table.c.digest).where(_table.c.user_id == user_id)
             surplus = latest.order_by(_table.c.expires_at.desc(), _table.c.digest).offset(MOST_OF_A_USER - 1)
             for query in (ended, surplus.limit(_REMOVED_AT_ONCE)):
@@ -61,7 +63,7 @@ class Sessions:
 
     def token_of(self, cookie: str) -> str | None:
         """Return the token of the session, None if there is no such session any more. Raises Unavailable."""
-        lasts = _table.c.expires_at > utcnow()
+        lasts = self._lasts(utcnow())
         with self._database.read() as connection:
             half = connection.execute(
                 sa.select(_table.c.half).where(_table.c.digest == _digest(cookie), lasts)
@@ -74,10 +76,18 @@ class Sessions:
             return None
         return _mixed(half, random).decode("utf-8", "surrogateescape")
 
-    def end(self, cookie: str) -> None:
-        """Let the session be over. Raises Unavailable."""
+    def end(self, cookie: str) -> str | None:
+        """Let the session be over; return the id of its user, None if it was over. Raises Unavailable."""
+        of_cookie = _table.c.digest == _digest(cookie)
         with self._database.write() as transaction:
-            transaction.execute(sa.delete(_table).where(_table.c.digest == _digest(cookie)))
+            user_id = transaction.execute(sa.select(_table.c.user_id).where(of_cookie)).scalar()
+            transaction.execute(sa.delete(_table).where(of_cookie))
+        return user_id
+
+    def _lasts(self, now: datetime.datetime) -> sa.ColumnElement[bool]:
+        # One that would last longer began while a clock was ahead, and would outlive its hours.
+        latest = now + datetime.timedelta(seconds=self.seconds + _AHEAD_SECONDS)
+        return (_table.c.expires_at > now) & (_table.c.expires_at <= latest)
 
 
 def _digest(cookie: str) -> str:

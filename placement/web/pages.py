@@ -16,7 +16,7 @@ from placement.common.documents import MOST_FORM_BYTES, MOST_FORM_FIELDS
 from placement.engine.domain.errors import BadRequest, NotFound, PlacementError
 from placement.flavors.nova.flavor import FlavorRefused
 from placement.http import context, operations
-from placement.http.context import OPEN_PATHS, HttpError, Relayed, use_cases
+from placement.http.context import OPEN_PATHS, Caller, HttpError, Relayed, use_cases
 from placement.http.credentials import PAGES
 from placement.http.middleware import below
 from placement.web import capacity as capacity
@@ -242,7 +242,10 @@ def _sign_in() -> Response:
 @blueprint.route(SIGN_OUT, methods=["POST"])
 def _sign_out() -> Response:
     session.check_form()
-    session.sign_out()
+    user_id = session.sign_out()
+    if user_id is not None:
+        # The line about this request names its user.
+        context.identify(Caller(user_id, None, frozenset()))
     return to(address("/sign-in" if session.needs_sign_in() else "/"))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
+import re
 import secrets
 import threading
 import time
@@ -45,6 +46,8 @@ _TOKEN = "HTTP_X_AUTH_TOKEN"
 # How a cookie begins that is there for the sake of forms.
 _ANONYMOUS = "a."
 _LONGEST = 3800
+# Base64 as sessions are made.
+_FORM = re.compile(r"(?:[A-Za-z0-9_-]{4})*(?:[A-Za-z0-9_-]{2}==|[A-Za-z0-9_-]{3}=)?")
 _FOREIGN = "This form is not of this session, so nothing was done. Go back, reload the page, try again."
 # Where callers are believed (noauth2), pages call as the administrator.
 _BELIEVED = "admin"
@@ -67,7 +70,8 @@ def with_sessions(strategy: Strategy) -> Strategy:
     def identified() -> Caller:
         cookie = sent_session(request.environ)
         if cookie is not None:
-            token = _sessions().token_of(cookie.removeprefix(SIGNED_IN)) if _cookie() else None
+            given = _session()
+            token = _sessions().token_of(given) if given else None
             if token is None:
                 raise HttpError(401, "The session has ended.")
             request.environ[_TOKEN] = token
@@ -89,6 +93,16 @@ def _cookie() -> str:
     """
     name, value = session_cookie(request.environ)
     return value if name == SECURE_SESSION_COOKIE or not request.is_secure else ""
+
+
+def _session() -> str | None:
+    """Return what the cookie holds of a session; None where it cannot be one.
+
+    So no database is asked about what was made up.
+    """
+    cookie = _cookie()
+    given = cookie.removeprefix(SIGNED_IN)
+    return given if given != cookie and len(given) <= _LONGEST and _FORM.fullmatch(given) else None
 
 
 def needs_sign_in() -> bool:
@@ -143,11 +157,15 @@ def sign_in(token: str, user_id: str, project_id: str | None) -> None:
         signed_in_as(g.placement_cookie, user_id, project_id)
 
 
-def sign_out() -> None:
-    """End the session of the request for every copy of its cookie. Raises Unavailable."""
-    if is_signed_in():
-        _sessions().end(_cookie().removeprefix(SIGNED_IN))
+def sign_out() -> str | None:
+    """End the session of the request for every copy of its cookie, and return the id of its user, if any.
+
+    Raises Unavailable.
+    """
+    given = _session()
+    user_id = _sessions().end(given) if given else None
     forget()
+    return user_id
 
 
 def forget() -> None:

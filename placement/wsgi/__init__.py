@@ -9,7 +9,6 @@ from flask import Flask
 
 from placement import app
 from placement.engine.domain.errors import PlacementError
-from placement.http.auth import Keystone
 from placement.http.context import Misconfigured
 from placement.server import settings
 
@@ -25,9 +24,9 @@ def _application() -> Flask:
     flask = app.configured(loaded)
     # It loads the forest, too: the first search should not pay for that, nor other requests wait for it.
     flask.extensions["placement_use_cases"].health.watch()
-    strategy = flask.extensions["placement_authentication"]
-    if isinstance(strategy, Keystone):
-        strategy.sign_in_beside()
+    identity = flask.extensions["placement_identity"]
+    if identity is not None:
+        identity.sign_in_beside()
     return flask
 
 
