@@ -189,10 +189,10 @@ class NodeImports:
             former = clusters.find_node(connection, cluster.id, each.name)
         if former is None:
             return each
-        node, warnings = with_former_withholding(each.node, former.manifest)
+        node, warnings = with_former_withholding(each.node, _mapping(former.manifest))
         topology = each.topology
-        if topology is not None and former.topology_manifest is not None:
-            topology, more = with_former_withholding(topology, former.topology_manifest)
+        if topology is not None:
+            topology, more = with_former_withholding(topology, _mapping(former.topology_manifest))
             warnings += more
         return NodeDocuments(each.name, node, topology, (*each.remarks, *warnings))
 
@@ -252,11 +252,16 @@ class NodeImports:
     def _close(self, name: str, node_name: str) -> None:
         with self._database.write() as transaction:
             _, node = self._locked(transaction, name, node_name)
-            annotations = node.manifest["metadata"].get("annotations") or {}
+            # A manifest that was damaged may be anything.
+            stored = _mapping(node.manifest)
+            metadata = _mapping(stored.get("metadata"))
+            annotations = _mapping(metadata.get("annotations"))
             if CLOSED in annotations:
                 return
-            metadata = {**node.manifest["metadata"], "annotations": {**annotations, CLOSED: _GONE}}
-            manifest = {**node.manifest, "metadata": metadata}
+            manifest = {
+                **stored,
+                "metadata": {**metadata, "annotations": {**annotations, CLOSED: _GONE}},
+            }
             row = NewNode(node_name, node.provider_id, manifest, node.topology_manifest)
             clusters.update_nodes(transaction, {node.id: row})
             providers.touch(transaction, (), [node.provider_id])
@@ -308,6 +313,11 @@ class NodeImports:
         """Return a node with its pods and its other consumers. Raises ManifestError if it is `strict`."""
         roots = [node.provider_id]
         return self._loader.load(connection, facts_of(cluster), roots, strict=strict)[node.provider_id]
+
+
+def _mapping(stored: Any) -> Mapping[str, Any]:
+    """Return a stored document, or an empty one in place of what is no object."""
+    return stored if isinstance(stored, Mapping) else {}
 
 
 def _refusal(cluster: Cluster, errors: Mapping[str, PlacementError], what: str, advice: str) -> Conflict:

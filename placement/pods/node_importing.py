@@ -6,7 +6,7 @@ import datetime
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from placement.allocations.kubernetes_resources import CORE_CLASS, CPU_CLASS
@@ -22,7 +22,6 @@ from placement.pods.cache import (
     NodeLoader,
     canonical_report,
     facts_of,
-    identity_of,
 )
 from placement.pods.host import NodeOffers
 from placement.pods.model import NodeImport
@@ -195,9 +194,7 @@ class NodeImporting:
                     report = canonical_report(node.topology_manifest)
                     self.loader.description(former, node.name, node.manifest, report)
                 except UNREADABLE:
-                    manifest = node.manifest if isinstance(node.manifest, Mapping) else {}
-                    identity = identity_of(former, each.name, manifest)
-                    given[node.provider_id] = replace(each.described, identity=identity)
+                    given[node.provider_id] = each.described
             states = self.loader.load(transaction, former, roots, given=given)
         for each, node in stored:
             each.state = states[node.provider_id]
