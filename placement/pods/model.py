@@ -255,6 +255,11 @@ class HostIdentity:
     key: str
     stored: Mapping[str, str] = field(default_factory=dict, compare=False)
 
+    @property
+    def uid(self) -> str | None:
+        """Return the uid of the Node object, None if it has none or if it is not known any more."""
+        return None if self.stored or self.key == self.host else self.key
+
     def name(self, path: str = "") -> str:
         """Return the name of the provider at a path below the host, unique over all clusters."""
         return "/".join(filter(None, (self.cluster, self.host, path)))
