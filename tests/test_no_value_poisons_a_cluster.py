@@ -15,7 +15,7 @@ from placement.storage import json_text
 from placement.storage.database import Database
 from tests.client import Client
 from tests.conftest import compatible
-from tests.kubernetes import CLUSTER, SPEC, cluster_of, node_manifests, pod_manifest
+from tests.kubernetes import CLUSTER, RESERVATION, SPEC, cluster_of, node_manifests, pod_manifest
 from tests.odd_values import QUANTITIES, health, requests, scene, send
 from tests.reservations import WEB, reservation
 
@@ -286,3 +286,78 @@ def test_a_cluster_of_nodes_that_are_not_read_is_still_a_cluster(api: Client, da
     asked["metadata"]["name"] = "asked"
     assert again.post(f"{CLUSTER}/pods/preview", asked).json["fitting"] == 0
     assert again.delete(f"{CLUSTER}/nodes/n1").status_code == 204
+
+
+UNREADABLE_NODES = [
+    "{",
+    "[1]",
+    "null",
+    "[]",
+    '{"metadata":1,"status":[]}',
+    '{"metadata":{"name":7,"uid":[]}}',
+    "{}",
+]
+
+
+@pytest.fixture
+def known_by_uid(api: Client) -> dict[str, Any]:
+    """A node with a uid, as all nodes of Kubernetes have it, and two pods."""
+    manifests = node_manifests("n1")
+    manifests["node"]["metadata"]["uid"] = "1a2b3c4d-0000-4000-8000-000000000001"
+    assert api.put(CLUSTER, {}).status_code in (200, 201)
+    assert api.put(f"{CLUSTER}/nodes/n1", manifests).status_code == 201
+    for name in ("first", "second"):
+        assert api.put(f"{PODS}/{name}", pod_manifest("2", uid=name)).status_code == 201
+    return manifests
+
+
+@pytest.mark.one_database
+@pytest.mark.parametrize("text", UNREADABLE_NODES)
+@pytest.mark.parametrize("uid", ["1a2b3c4d-0000-4000-8000-000000000001", "another"])
+def test_pods_are_released_from_a_node_that_cannot_be_read(
+    api: Client, database: Database, known_by_uid: dict[str, Any], text: str, uid: str
+):
+    kept = api.get(f"{PODS}/second").json["cpuset"]
+    damage(database, "manifest", text, "nodes", "n1")
+    again = restarted(database)
+    released = again.delete(f"{PODS}/first")
+    assert released.status_code == 204, released.text
+    # The other one has what it had when the node comes again, also as another one.
+    known_by_uid["node"]["metadata"]["uid"] = uid
+    assert again.put(f"{CLUSTER}/nodes/n1", known_by_uid).status_code in (200, 201)
+    assert again.get(f"{PODS}/second").json["cpuset"] == kept
+    assert again.delete(f"{PODS}/second").status_code == 204
+    assert again.delete(f"{CLUSTER}/nodes/n1").status_code == 204
+
+
+@pytest.mark.one_database
+@pytest.mark.parametrize("text", UNREADABLE_NODES)
+def test_a_node_that_cannot_be_read_is_closed_while_it_is_in_use(
+    api: Client, database: Database, known_by_uid: dict[str, Any], text: str
+):
+    damage(database, "manifest", text, "nodes", "n1")
+    again = restarted(database)
+    for _ in range(2):
+        answer = again.delete(f"{CLUSTER}/nodes/n1?closes=true")
+        assert answer.status_code == 409, answer.text
+    tolerant = pod_manifest(None, None, qos=None, priority=None, tolerations=[{"operator": "Exists"}])
+    assert again.post(f"{CLUSTER}/pods/preview", tolerant).json["fitting"] == 0
+    (listed,) = again.get(f"{CLUSTER}/nodes?include=state").json["nodes"]
+    assert "closed" in listed["closed"]
+    for name in ("first", "second"):
+        assert again.delete(f"{PODS}/{name}").status_code == 204
+    assert again.delete(f"{CLUSTER}/nodes/n1?closes=true").status_code == 204
+
+
+@pytest.mark.one_database
+@pytest.mark.parametrize("column", ["manifest", "topology_manifest"])
+@pytest.mark.parametrize("text", ["[]", "null", "7", "{"])
+def test_a_former_manifest_that_cannot_be_read_withholds_nothing(
+    api: Client, database: Database, known_by_uid: dict[str, Any], column: str, text: str
+):
+    damage(database, column, text, "nodes", "n1")
+    for manifest in known_by_uid.values():
+        manifest["metadata"].setdefault("annotations", {})[RESERVATION] = json.dumps({"reservedCPUs": "0-"})
+    answer = restarted(database).put(f"{CLUSTER}/nodes/n1", known_by_uid)
+    assert answer.status_code == 200, answer.text
+    assert answer.json["warnings"]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from placement.app import build
+from placement.client.client import ServiceError
 from placement.engine.numa.cpus import format_cpu_list, parse_cpu_list
 from placement.pods import extender
 from placement.storage.database import Database
+from placement.sync.service import ServiceCluster
 from tests import pod_invariants
 from tests.client import Client
 from tests.conftest import compatible
@@ -353,6 +357,75 @@ def test_a_former_node_is_closed_if_the_one_that_came_instead_is_refused(kuberne
     sync.see()
     sync.settle()
     assert scheduling.filter("new") == [HOST]
+
+
+def test_a_former_node_is_closed_by_a_synchronization_that_did_not_see_it(kubernetes, api, sync, scheduling):
+    full(kubernetes, scheduling, sync, 2)
+    sync.stop()
+    kubernetes.delete(NODE, HOST)
+    kubernetes.register(HOST, cpu="many")
+    kubernetes.create_pod("new")
+    sync.catch_up()
+    assert scheduling.filter("new") == []
+    assert sorted(recorded(api)) == ["run-0", "run-1"]
+
+
+def test_a_node_that_another_one_closed_opens_with_the_next_comparison(kubernetes, api, sync, scheduling):
+    full(kubernetes, scheduling, sync, 2)
+    assert api.delete(f"{CLUSTER}/nodes/{HOST}?closes=true").status_code == 409
+    kubernetes.create_pod("new")
+    sync.see()
+    sync.settle()
+    assert scheduling.filter("new") == []
+    sync.settle(compare=True)
+    assert scheduling.filter("new") == [HOST]
+
+
+def test_a_refused_release_holds_up_nothing_else(kubernetes, api, sync, scheduling, monkeypatch):
+    full(kubernetes, scheduling, sync, 3)
+    assert api.put(f"{CLUSTER}/reservations/kept", reservation("kept", "2")).status_code == 201
+    release, refused = ServiceCluster.delete, ["run-0", "kept"]
+
+    def delete(self: ServiceCluster, *of: str, **given: Any) -> bool:
+        if of[-1] in refused:
+            raise ServiceError("Provider edge/host-0 is gone; import the node again.", 409)
+        return release(self, *of, **given)
+
+    monkeypatch.setattr(ServiceCluster, "delete", delete)
+    for name in ("run-0", "run-1"):
+        kubernetes.delete(POD, name)
+    kubernetes.register("host-1")
+    for _ in range(3):
+        sync.see()
+        sync.settle(compare=True)
+    assert sorted(recorded(api)) == ["run-0", "run-2"]
+    assert [node["name"] for node in api.get(f"{CLUSTER}/nodes").json["nodes"]] == [HOST, "host-1"]
+    assert "pod default/run-0: rejected: Provider edge/host-0 is gone" in sync.said.getvalue()
+    assert "pod default/run-0: well again" not in sync.said.getvalue()
+    refused.clear()
+    sync.catch_up()
+    assert sorted(recorded(api)) == ["run-2"]
+    assert "pod default/run-0: well again" in sync.said.getvalue()
+    assert api.get(f"{CLUSTER}/reservations").json["reservations"] == []
+
+
+@pytest.mark.parametrize("text", ["{", "null", '{"metadata":1}'])
+def test_a_node_that_cannot_be_read_is_sent_again(kubernetes, api, sync, scheduling, database, text):
+    full(kubernetes, scheduling, sync, 3)
+    before = {name: pod_cpus(api, name) for name in ("run-1", "run-2")}
+    with database.write() as transaction:
+        transaction.execute(sa.text("UPDATE nodes SET manifest = :text"), {"text": text})
+    # Another process, which knows nothing but what is stored.
+    application = build(database, compatible(), binders=kubernetes)
+    other = Client(application.test_client())
+    again = Stepped(kubernetes, other)
+    kubernetes.delete(POD, "run-0")
+    again.catch_up()
+    assert {name: pod_cpus(other, name) for name in recorded(other)} == before
+    kubernetes.create_pod("new")
+    assert Scheduling(kubernetes, other).filter("new") == [HOST]
+    pod_invariants.check(database, "edge")
+    application.extensions["placement_use_cases"].close()
 
 
 def test_two_synchronizations_do_no_harm_to_what_runs(kubernetes, api, sync, scheduling):

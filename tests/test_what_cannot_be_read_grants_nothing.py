@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from placement.pods import clusters
 from tests.client import Client
 from tests.kubernetes import ALLOCS, CLUSTER, KUBELET, RESERVATION, node_manifests, pod_manifest
 
@@ -66,6 +67,21 @@ def test_a_list_that_cannot_be_read_gives_no_pod_cpus_of_its_own(cluster: Client
     # A list that can be read opens the node again.
     imported(cluster, on_report=True, **{key: {"policy": "none", member: "0,8"}})
     assert placed(cluster).json["cpuset"] == "2-3"
+
+
+def test_the_former_list_is_the_one_that_is_stored_at_last(cluster: Client, monkeypatch):
+    """Another writer imports another list while the one that cannot be read is completed."""
+    imported(cluster, on_report=False, **{RESERVATION: {"reservedCPUs": "0"}})
+    complete, between = clusters.with_former_withholding, [{"reservedCPUs": "1"}]
+
+    def interrupted(*given: Any) -> Any:
+        if between:
+            imported(cluster, on_report=False, **{RESERVATION: between.pop()})
+        return complete(*given)
+
+    monkeypatch.setattr(clusters, "with_former_withholding", interrupted)
+    imported(cluster, on_report=False, **{RESERVATION: {"reservedCPUs": "0-"}})
+    assert [owners(cluster)[cpu] for cpu in (0, 1)] == ["free", "reserved"]
 
 
 @pytest.mark.parametrize("listed", LISTS)

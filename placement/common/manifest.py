@@ -20,6 +20,8 @@ from placement.engine.domain.units import LARGEST_AMOUNT
 from placement.engine.numa.cpus import CpuListError, CpuSet, parse_cpu_list
 
 _LONGEST_VALUE = 60
+CLOSED = "placement/closed"
+"""The annotation of a node that takes no new pod, whatever the pod tolerates; its text says why."""
 
 
 class ManifestError(BadValues):

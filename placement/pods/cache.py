@@ -333,7 +333,10 @@ class NodeLoader:
                             error if isinstance(error, ManifestError) else ManifestError([_STORED])
                         ) from None
                     descriptions[row.root_id] = self._undescribed(cluster, row.name, node)
-        return descriptions
+        read = {row.root_id for row in unknown} | given.keys()
+        return descriptions | _with_stored_trees(
+            connection, [row for row in rows if row.root_id in read], descriptions
+        )
 
     def _undescribed(self, cluster: ClusterFacts, name: str, node: Any) -> NodeDescription:
         """Return a node with stored manifests that cannot be read: it offers nothing until it comes again."""
@@ -344,14 +347,14 @@ class NodeLoader:
             return NodeTemplate(replace(imported, unreadable=(_STORED,)), offers_of(imported, _CLUSTER))
 
         template = self._templates.of((b"unreadable",), read)
-        return NodeDescription(identity_of(cluster, name, stored), read_attributes(stored), template)
+        return NodeDescription(_identity_of(cluster, name, stored), read_attributes(stored), template)
 
     def description(
         self, cluster: ClusterFacts, name: str, node: Mapping[str, Any], report: CanonicalReport
     ) -> NodeDescription:
         """Return what the manifests of a node, imported before, say. Raises ManifestError."""
         template = self.template(cluster.settings.profile, node, report)
-        return NodeDescription(identity_of(cluster, name, node), read_attributes(node), template)
+        return NodeDescription(_identity_of(cluster, name, node), read_attributes(node), template)
 
     def template(self, profile: str, node: Mapping[str, Any], report: CanonicalReport) -> NodeTemplate:
         """Return the template that all nodes with like manifests share. Raises ManifestError."""
@@ -371,11 +374,29 @@ def _still_described(cluster: ClusterFacts, row: NodeRow, former: NodeInfo | Non
     return former if (former.id, former.imported_at) == (row.id, row.imported_at) else None
 
 
-def identity_of(cluster: ClusterFacts, name: str, node: Mapping[str, Any]) -> HostIdentity:
+def _identity_of(cluster: ClusterFacts, name: str, node: Mapping[str, Any]) -> HostIdentity:
     """Return the identity of the machine behind a node that was imported before."""
     metadata = node.get("metadata")
     uid = metadata.get("uid") if isinstance(metadata, Mapping) else None
-    return HostIdentity(cluster.name, name, uid or name)
+    return HostIdentity(cluster.name, name, uid if uid and isinstance(uid, str) else name)
+
+
+def _with_stored_trees(
+    connection: Executor, rows: Sequence[NodeRow], descriptions: Mapping[int, NodeDescription | NodeInfo]
+) -> dict[int, NodeDescription | NodeInfo]:
+    """Return the descriptions of nodes with another tree than their manifests say, with the stored uuids.
+
+    A manifest that was damaged lacks the uid, for example. Pods are still released from such a node.
+    """
+    other = {row.root_id: row for row in rows if descriptions[row.root_id].identity.uuid() != row.root_uuid}
+    if not other:
+        return {}
+    found = {}
+    for root_id, uuids in statements.tree_uuids(connection, other.keys()).items():
+        identity = descriptions[root_id].identity
+        stored = {identity.path(name): uuid for name, uuid in uuids.items()}
+        found[root_id] = replace(descriptions[root_id], identity=replace(identity, stored=stored))
+    return found
 
 
 # Clusters that were asked for, as they are now.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from placement.allocations.orders import SCORING, candidates_order
-from placement.common.manifest import ManifestError, shown
+from placement.common.manifest import CLOSED, ManifestError, shown
 from placement.common.texts import disturbing
 from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import BadRequest, Conflict, PlacementError
@@ -24,7 +24,6 @@ from placement.pods.koordinator.node import (
     with_former_withholding,
 )
 from placement.pods.koordinator.settings import SETTINGS, node_labels, scheduler_settings
-from placement.pods.manifests.selection import CLOSED
 from placement.pods.node_importing import (
     ImportedNode,
     Importing,
@@ -162,7 +161,11 @@ class NodeImports:
                     try:
                         read = reading.of(each)
                         if any(map(is_about_withholding, read.imported.warnings)):
-                            read = reading.of(self._withholding_as_before(cluster, each))
+                            with self._database.read() as connection:
+                                former = clusters.find_node(connection, cluster.id, each.name)
+                            read = reading.of(_withholding_as_before(former, each))
+                            stored = former and (former.manifest, former.topology_manifest)
+                            read.completed_from = stored or ()
                         # Another node of the call may be the same machine.
                         other = machines.setdefault(read.imported.tree.root.uuid, read.name)
                         if other != read.name:
@@ -182,19 +185,6 @@ class NodeImports:
                 if len(described) == 1:
                     raise stopped.reason from None
                 refused[stopped.place] = stopped.reason
-
-    def _withholding_as_before(self, cluster: Cluster, each: NodeDocuments) -> NodeDocuments:
-        """Return a node with its stored annotations in place of ones that withhold CPUs unreadably."""
-        with self._database.read() as connection:
-            former = clusters.find_node(connection, cluster.id, each.name)
-        if former is None:
-            return each
-        node, warnings = with_former_withholding(each.node, former.manifest)
-        topology = each.topology
-        if topology is not None and former.topology_manifest is not None:
-            topology, more = with_former_withholding(topology, former.topology_manifest)
-            warnings += more
-        return NodeDocuments(each.name, node, topology, (*each.remarks, *warnings))
 
     def _import(
         self, cluster: Cluster, importing: Mapping[int, Importing]
@@ -252,11 +242,16 @@ class NodeImports:
     def _close(self, name: str, node_name: str) -> None:
         with self._database.write() as transaction:
             _, node = self._locked(transaction, name, node_name)
-            annotations = node.manifest["metadata"].get("annotations") or {}
+            # A manifest that was damaged may be anything.
+            stored = _mapping(node.manifest)
+            metadata = _mapping(stored.get("metadata"))
+            annotations = _mapping(metadata.get("annotations"))
             if CLOSED in annotations:
                 return
-            metadata = {**node.manifest["metadata"], "annotations": {**annotations, CLOSED: _GONE}}
-            manifest = {**node.manifest, "metadata": metadata}
+            manifest = {
+                **stored,
+                "metadata": {**metadata, "annotations": {**annotations, CLOSED: _GONE}},
+            }
             row = NewNode(node_name, node.provider_id, manifest, node.topology_manifest)
             clusters.update_nodes(transaction, {node.id: row})
             providers.touch(transaction, (), [node.provider_id])
@@ -308,6 +303,23 @@ class NodeImports:
         """Return a node with its pods and its other consumers. Raises ManifestError if it is `strict`."""
         roots = [node.provider_id]
         return self._loader.load(connection, facts_of(cluster), roots, strict=strict)[node.provider_id]
+
+
+def _withholding_as_before(former: Node | None, each: NodeDocuments) -> NodeDocuments:
+    """Return a node with its stored annotations in place of ones that withhold CPUs unreadably."""
+    if former is None:
+        return each
+    node, warnings = with_former_withholding(each.node, _mapping(former.manifest))
+    topology = each.topology
+    if topology is not None:
+        topology, more = with_former_withholding(topology, _mapping(former.topology_manifest))
+        warnings += more
+    return NodeDocuments(each.name, node, topology, (*each.remarks, *warnings))
+
+
+def _mapping(stored: Any) -> Mapping[str, Any]:
+    """Return a stored document, or an empty one in place of what is no object."""
+    return stored if isinstance(stored, Mapping) else {}
 
 
 def _refusal(cluster: Cluster, errors: Mapping[str, PlacementError], what: str, advice: str) -> Conflict:

@@ -245,11 +245,20 @@ _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "placement/koordinator/provider")
 
 @dataclass(frozen=True, slots=True)
 class HostIdentity:
-    """The identity from which names and uuids of a host's providers derive; `key` is its uid or name."""
+    """The identity from which names and uuids of a host's providers derive; `key` is its uid or name.
+
+    `stored` are the uuids by path of a tree that was made from another key, which is not known any more.
+    """
 
     cluster: str
     host: str
     key: str
+    stored: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def uid(self) -> str | None:
+        """Return the uid of the Node object, None if it has none or if it is not known any more."""
+        return None if self.stored or self.key == self.host else self.key
 
     def name(self, path: str = "") -> str:
         """Return the name of the provider at a path below the host, unique over all clusters."""
@@ -265,6 +274,8 @@ class HostIdentity:
         It is what uuid.uuid5 returns, without objects, as calls with many hosts need thousands.
         Source: RFC 9562, section 5.5.
         """
+        if path in self.stored:
+            return self.stored[path]
         name = "/".join((self.cluster, self.key, path))
         digits = sha1(_NAMESPACE.bytes + name.encode(), usedforsecurity=False).hexdigest()
         variant = "89ab"[int(digits[16], 16) & 3]

@@ -6,7 +6,7 @@ import datetime
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from placement.allocations.kubernetes_resources import CORE_CLASS, CPU_CLASS
@@ -22,7 +22,6 @@ from placement.pods.cache import (
     NodeLoader,
     canonical_report,
     facts_of,
-    identity_of,
 )
 from placement.pods.host import NodeOffers
 from placement.pods.model import NodeImport
@@ -37,7 +36,7 @@ from placement.pods.node_info import (
     reported_pods,
 )
 from placement.pods.rows import stored_accounts
-from placement.pods.writer import NodeChange, PodAttributes, PodWriter
+from placement.pods.writer import NodeChange, NodeChanged, PodAttributes, PodWriter
 from placement.providers.statements import clusters, contents, names, providers
 from placement.providers.statements.clusters import Cluster, NewNode, Node
 from placement.providers.trees import InTheWay, TreeChange, TreeRefused, bring_about, remove
@@ -73,6 +72,8 @@ class Importing:
     imported: NodeImport
     node: dict[str, Any]
     topology: dict[str, Any] | None
+    # The stored manifests that completed the ones sent, none for a new node; None where nothing did.
+    completed_from: tuple[Any, ...] | None = None
     known: Node | None = None
     description: NodeDescription | None = None
     state: NodeInfo | None = None
@@ -178,6 +179,9 @@ class NodeImporting:
         known = clusters.find_nodes(transaction, self.cluster.id, [each.name for each in nodes.values()])
         for each in nodes.values():
             each.known = known.get(each.name)
+            stored_now = () if each.known is None else (each.known.manifest, each.known.topology_manifest)
+            if each.completed_from not in (None, stored_now):
+                raise NodeChanged("Another writer imported the node while its manifests were read.")
             report = canonical_report(each.topology)
             each.description = self.loader.description(facts, each.name, each.node, report)
         stored = [(each, each.known) for each in nodes.values() if each.known is not None]
@@ -195,9 +199,7 @@ class NodeImporting:
                     report = canonical_report(node.topology_manifest)
                     self.loader.description(former, node.name, node.manifest, report)
                 except UNREADABLE:
-                    manifest = node.manifest if isinstance(node.manifest, Mapping) else {}
-                    identity = identity_of(former, each.name, manifest)
-                    given[node.provider_id] = replace(each.described, identity=identity)
+                    given[node.provider_id] = each.described
             states = self.loader.load(transaction, former, roots, given=given)
         for each, node in stored:
             each.state = states[node.provider_id]

@@ -322,7 +322,9 @@ _node = partial(route, clusters_blueprint, "/ext/v1/clusters/<cluster>/nodes/<no
 _CLUSTERS_RULE = "placement:clusters:"
 _USE = Parameter("include", "`use`: with their hosts, capacity and use.", {"type": "string", "const": "use"})
 _STATE = Parameter(
-    "include", "`state`: with their pods, and why they are closed.", {"type": "string", "const": "state"}
+    "include",
+    "`state`: with their pods, uids, and why they are closed.",
+    {"type": "string", "const": "state"},
 )
 
 

@@ -225,7 +225,8 @@ def _of_state(member: str) -> InContext:
 class NodeReferenceSchema(AnswerSchema):
     """A node, the root of its tree, when it was imported first, and its state if that is asked for.
 
-    The context has the states by the names of the nodes. `closed` says why the node takes no pods.
+    The context has the states by the names of the nodes. `closed` says why the node takes no pods, `uid` is
+    that of its Node.
     """
 
     name = String()
@@ -233,6 +234,7 @@ class NodeReferenceSchema(AnswerSchema):
     created_at = String(source=lambda node: f"{node.created_at.isoformat(timespec='seconds')}Z")
     pods = Integer(metadata=OPTIONAL, source=_of_state("pods"))
     closed = Sequence(Choice(list(Closure)), metadata=OPTIONAL, source=_of_state("closed"))
+    uid = String(metadata=OPTIONAL, source=_of_state("uid"))
 
 
 class NodesSchema(AnswerSchema):

@@ -170,6 +170,17 @@ def own_uses(connection: Executor, cluster_id: int, roots: Collection[int]) -> l
     return [OwnUse(*row) for row in connection.execute(statement)]
 
 
+def tree_uuids(connection: Executor, roots: Collection[int]) -> dict[int, dict[str, str]]:
+    """Return the uuids of the providers of some trees, by the id of the root and the name of the provider."""
+    statement = sa.select(_providers.c.root_provider_id, _providers.c.name, _providers.c.uuid)
+    found: dict[int, dict[str, str]] = {root_id: {} for root_id in roots}
+    for root_id, name, uuid in connection.execute(
+        statement.where(_providers.c.root_provider_id.in_(sorted(roots)))
+    ):
+        found[root_id][name] = uuid
+    return found
+
+
 # Rows of pods, and the logical CPUs that consumers own.
 
 

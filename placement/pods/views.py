@@ -226,10 +226,11 @@ class Closure(StrEnum):
 
 
 class NodeState(NamedTuple):
-    """The state of a node: how many pods count on it, and why it is closed to pods, if it is."""
+    """The state of a node: how many pods count on it, why it is closed to pods, if it is, and its uid."""
 
     pods: int
     closed: list[Closure]
+    uid: str | None
 
 
 class ClosedNodes:
@@ -249,7 +250,9 @@ class ClosedNodes:
         """Return the states of the nodes of a cluster by name. Raises NotFound, Unavailable."""
         nodes = self._cluster_cache.snapshot(cluster).nodes.values()
         return {
-            node.name: NodeState(_pods_on(node), list(dict.fromkeys(by for by, _ in closures(node))))
+            node.name: NodeState(
+                _pods_on(node), list(dict.fromkeys(by for by, _ in closures(node))), node.identity.uid
+            )
             for node in nodes
         }
 

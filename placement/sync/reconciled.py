@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from placement.client.client import ServiceError
+from placement.common.manifest import CLOSED
 from placement.engine.domain.identifiers import portions
 from placement.sync.api_server import ApiServerError
 from placement.sync.events import RejectionEvents
@@ -67,6 +69,11 @@ class Rejections:
         for rejection in self._found.values():
             rejection.again_at = 0.0
 
+    def mark_of(self, key: Key) -> Hashable:
+        """Return the mark of the state in which the thing was refused, None if it was not."""
+        rejection = self._found.get(key)
+        return None if rejection is None else rejection.mark
+
     def holds_back(self, key: Key, mark: Hashable) -> bool:
         """Return whether the thing would be refused again in this state."""
         rejection = self._found.get(key)
@@ -117,22 +124,26 @@ class Sending:
 
     def took(self, key: Key, mark: Hashable, sent: Sent) -> bool:
         """Note whether the service took the thing as it is, and return it. Raises what is no refusal."""
-        error = sent.refusal
-        if error is not None and not is_refusal(error):
+        if sent.refusal is not None:
+            self.refused(key, mark, sent.refusal)
+            WRITES.labels(key.kind, "rejected").inc()
+            return False
+        WRITES.labels(key.kind, "accepted").inc()
+        self.settled(key)
+        for warning in sent.warnings:
+            self._journal.note(f"{_title(key)}: {warning}")
+        self._progress()
+        return True
+
+    def refused(self, key: Key, mark: Hashable, error: ServiceError) -> None:
+        """Note that the service refused the thing in this state. Raises what is no refusal."""
+        if not is_refusal(error):
             raise error
-        WRITES.labels(key.kind, "accepted" if error is None else "rejected").inc()
-        if error is None:
-            self.settled(key)
-            for warning in sent.warnings:
-                self._journal.note(f"{_title(key)}: {warning}")
-            self._progress()
-            return True
         self.rejections.add(key, mark, conflict=error.status == CONFLICT)
         self._journal.trouble(_title(key), f"rejected: {error}")
         seen = self._store.get(key)
         if self._events is not None and seen is not None and seen.text:
             self._events.rejected(key, seen.manifest, str(error))
-        return False
 
     def settled(self, key: Key) -> None:
         """Note that nothing is wrong with a thing, or that it is gone."""
@@ -280,12 +291,11 @@ class ReconciledPods(Reconciled):
         return seen if seen is not None and seen.uid == pod.uid else self._asked(pod)
 
     def release_ended(self) -> int:
-        """Release pods that are over or gone; return how many held something. Raises ServiceError."""
-        released = 0
-        for pod in sorted(self._ended):
-            released += self._release(pod)
-            self._ended.discard(pod)
-        return released
+        """Release pods that are over or gone; return how many held something. Raises ServiceError.
+
+        One that the service refuses to release is tried again later, like everything that it refuses.
+        """
+        return sum([self._release(pod) for pod in sorted(self._ended)])
 
     def release_ended_on(self, node: str) -> None:
         """Release the pods recorded on that node that are over, gone, or on another node in Kubernetes.
@@ -295,7 +305,10 @@ class ReconciledPods(Reconciled):
         """
         for pod in [each for each in self._service.pods(node) if self.is_ours(each)]:
             seen = self._seen(pod.id)
-            if seen is None or seen.over or seen.node not in (None, node):
+            if seen is None or seen.over:
+                self.end([pod.id])
+                self._release(pod.id)
+            elif seen.node not in (None, node):
                 self._release(pod.id)
             else:
                 self._held.setdefault(key_of(pod.id), HeldObject(None, pod.id.uid, node))
@@ -317,8 +330,20 @@ class ReconciledPods(Reconciled):
         return found
 
     def _release(self, pod: PodId) -> bool:
-        released = self._service.release(pod)
+        """Release a pod, unless that is held back; return whether it held something."""
+        key, rejections = key_of(pod), self._sending.rejections
+        if rejections.holds_back(key, pod):
+            return False
+        try:
+            released = self._service.release(pod)
+        except ServiceError as error:
+            self._sending.refused(key, pod, error)
+            WRITES.labels("release", "rejected").inc()
+            return False
         WRITES.labels("release", "accepted" if released else "nothing_held").inc()
+        if rejections.mark_of(key) == pod:
+            self._sending.settled(key)
+        self._ended.discard(pod)
         self.forget(pod)
         return released
 
@@ -343,14 +368,18 @@ class ReconciledPods(Reconciled):
             sent = self._service.put_pods([(key.namespace, key.name, seen.manifest) for key, seen in batch])
             self._sent_at = time.monotonic()
             for (key, seen), outcome in zip(batch, sent, strict=True):
-                taken += self._took(key, HeldObject(seen.mark, seen.uid, seen.node), outcome)
+                if self._took(key, HeldObject(seen.mark, seen.uid, seen.node), outcome):
+                    taken += 1
+                    # It runs, and is recorded where it runs: a release that was refused is pointless now.
+                    self._ended.discard(PodId(key.namespace, key.name, seen.uid))
         return taken
 
     def _sendable(self, key: Key, has_node: Callable[[str], bool]) -> tuple[Key, WatchedObject] | None:
         self._waiting.pop(key, None)
         seen = self._store.get(key)
         if seen is None or seen.node is None:
-            self._sending.settled(key)
+            if self._sending.rejections.mark_of(key) not in self._ended:
+                self._sending.settled(key)
             return None
         held = self._held.get(key)
         if held and held.mark == seen.mark:
@@ -464,8 +493,10 @@ class ReconciledReservations(Reconciled):
                 # They are not gone if Kubernetes stopped knowing the kind, which loses all of them at once.
                 if self._store.is_lacking(RESERVATIONS):
                     self._held.clear()
-                deleted += self._delete(key)
-                self._sending.settled(key)
+                if key in self._held:
+                    deleted += self._delete(key)
+                else:
+                    self._sending.settled(key)
                 self._due.discard(key)
         return deleted
 
@@ -474,13 +505,14 @@ class ReconciledReservations(Reconciled):
         if self._held:
             for name in self._service.reservations(node):
                 key = Key(ObjectKind.RESERVATION, "", name)
-                self._delete(key)
+                if key in self._held:
+                    self._delete(key)
                 self._due.add(key)
 
     def _delete(self, key: Key) -> bool:
-        if key not in self._held:
+        """Delete a reservation that the service holds; return whether it took that."""
+        if not self._sending.accepted(key, None, partial(self._service.delete, "reservations", key.name)):
             return False
-        self._service.delete("reservations", key.name)
         del self._held[key]
         return True
 
@@ -511,7 +543,6 @@ class _Sendable(NamedTuple):
     replaces: bool
 
 
-CLOSED = "placement/closed"
 _UNRECORDED = "not all pods that run there are recorded yet"
 
 
@@ -542,8 +573,17 @@ class ReconciledNodes(Reconciled):
         return _node_key(name) in self._held
 
     def compare(self) -> None:
-        """Look at what the service holds. Raises ServiceError."""
-        self._holds(map(_node_key, self._service.nodes()))
+        """Look at what the service holds. Raises ServiceError.
+
+        A node that is closed there is sent again, which opens it if Kubernetes has it.
+        """
+        before, self._held = self._held, {}
+        for node in self._service.nodes():
+            key = _node_key(node.name)
+            known = before.get(key)
+            is_same = known is not None and not node.is_closed and (known.uid or None) == node.uid
+            self._held[key] = known if known and is_same else HeldObject(None, node.uid)
+        self._due.update(self._held)
 
     def delete_gone(self) -> int:
         """Delete nodes that are gone; return how many. Raises ServiceError, ApiServerError.
@@ -592,7 +632,7 @@ class ReconciledNodes(Reconciled):
                         taken += 1
                         self._pods.arrived(node.key.name)
                         if node.is_closed:
-                            self._held[node.key] = HeldObject()
+                            self._held[node.key] = HeldObject(None, node.held.uid)
                             self._opening.add(node.key)
                     elif node.replaces:
                         self._withdraw(node.key)
@@ -616,7 +656,7 @@ class ReconciledNodes(Reconciled):
         held = self._held.get(key)
         if (held and held.mark == mark) or self._sending.rejections.holds_back(key, mark):
             return None
-        is_known = held is not None and held.uid == node.uid
+        is_known = held is not None and held.mark is not None and held.uid == node.uid
         is_closed = not is_known and key.name in unrecorded
         replaces = held is not None and held.uid not in (None, node.uid)
         return _Sendable(key, HeldObject(mark, node.uid), node, topology, is_closed, replaces)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from placement.client.client import Client, ServiceError, message_of, path
+from placement.common.pod_identity import canonical_uid
 
 _NOT_FOUND = 404
 _REFUSALS = frozenset({400, 409, 413, 422})
@@ -27,6 +28,14 @@ class HeldPod(NamedTuple):
     id: PodId
     node: str | None
     changed_at: str | None = None
+
+
+class HeldNode(NamedTuple):
+    """A node that the service knows; a closed one takes no new pod. A node may have no uid."""
+
+    name: str
+    uid: str | None
+    is_closed: bool
 
 
 NodeManifests = tuple[str, Mapping[str, Any], Mapping[str, Any] | None]
@@ -66,8 +75,10 @@ class ServiceCluster:
             return True
         return False
 
-    def nodes(self) -> list[str]:
-        return [node["name"] for node in self._client.get(self._at("nodes"))["nodes"]]
+    def nodes(self) -> list[HeldNode]:
+        """Return its nodes; one with stored manifests that cannot be read is closed, too."""
+        listed = self._client.get(self._at("nodes"), [("include", "state")])["nodes"]
+        return [_held_node(node) for node in listed]
 
     def delete_node(self, name: str) -> bool:
         """Delete a node and return whether it was there; while it is in use, it is closed to new pods."""
@@ -165,6 +176,11 @@ class ServiceCluster:
                 raise
             return False
         return True
+
+
+def _held_node(node: Mapping[str, Any]) -> HeldNode:
+    uid, closed = node.get("uid"), node.get("closed") or ()
+    return HeldNode(node["name"], uid and canonical_uid(uid), "closed" in closed or "unreadable" in closed)
 
 
 def _held(pod: Mapping[str, Any]) -> HeldPod:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from placement.common.manifest import Field, ManifestReport
+from placement.common.manifest import CLOSED, Field, ManifestReport
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _REFUSING = frozenset({"NoSchedule", "NoExecute"})
@@ -28,8 +28,6 @@ class Taint(NamedTuple):
 
 
 CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
-CLOSED = "placement/closed"
-"""The annotation of a node that takes no new pod, whatever the pod tolerates; its text says why."""
 
 
 class Toleration(NamedTuple):

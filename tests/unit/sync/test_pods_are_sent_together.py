@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from placement.sync.reconciled import GATHERED_SECONDS
-from placement.sync.service import HeldPod, PodId, Sent, ServiceCluster
+from placement.sync.service import HeldNode, HeldPod, PodId, Sent, ServiceCluster
 from placement.sync.synchronization import Reconciler
 from placement.sync.watching import InformerStore, Journal, Key, ObjectKind, watched_object
 from tests.synchronizing import pod_manifest
@@ -25,8 +25,8 @@ class Service(ServiceCluster):
     def create_if_missing(self) -> bool:
         return False
 
-    def nodes(self) -> list[str]:
-        return ["host-0"]
+    def nodes(self) -> list[HeldNode]:
+        return [HeldNode("host-0", None, is_closed=False)]
 
     def put_nodes(self, nodes: Sequence[Any]) -> list[Sent]:
         return [Sent([]) for _ in nodes]
