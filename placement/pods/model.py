@@ -473,15 +473,17 @@ class ReservationTerms:
 
 def stored_terms(document: Mapping[str, Any]) -> ReservationTerms:
     """Return the terms that a stored document describes."""
-    expires_at = document.get("expires_at")
+    expires_at, order, labels = map(document.get, ("expires_at", "order", "labels"), (None, 0, {}))
+    if not isinstance(order, int) or not all(isinstance(text, str) for text in labels.values()):
+        raise ValueError("order is no integer, or a label is no text")
     return ReservationTerms(
         owners=read_owners(Field("owners", document["owners"], ManifestReport())),
         since=datetime.datetime.fromisoformat(document["since"]),
         allocate_once=document.get("allocate_once", True),
         policy=AllocatePolicy(document.get("policy", "")),
         expires_at=None if expires_at is None else datetime.datetime.fromisoformat(expires_at),
-        order=document.get("order", 0),
-        labels=document.get("labels", {}),
+        order=order,
+        labels=labels,
         unschedulable=document.get("unschedulable", False),
     )
 
