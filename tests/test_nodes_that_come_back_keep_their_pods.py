@@ -283,6 +283,24 @@ def test_what_is_bound_elsewhere_is_not_kept_on_a_node_that_is_gone(kubernetes, 
     assert [node["name"] for node in api.get(f"{CLUSTER}/nodes").json["nodes"]] == ["host-1"]
 
 
+def test_filter_writes_all_pods_that_leave_a_node_at_once(kubernetes, api, sync, scheduling, monkeypatch):
+    """A drained node has more than a hundred of them, and kube-scheduler gives up on a call."""
+    full(kubernetes, scheduling, sync)
+    real, writes = Database.write, list[Database]()
+    monkeypatch.setattr(Database, "write", lambda self: (writes.append(self), real(self))[1])
+    kubernetes.create_pod("wait")
+    counts = []
+    for names in (["run-0"], ["run-1", "run-2", "run-3", "run-4"]):
+        for name in names:
+            kubernetes.begin_deletion(name)
+        writes.clear()
+        assert scheduling.filter("wait") == []
+        counts.append(len(writes))
+    assert counts[0] == counts[1] > 0
+
+    assert len(recorded(api)) == 8
+
+
 def test_filter_brings_back_no_pod_that_was_released(kubernetes, api, sync, scheduling):
     full(kubernetes, scheduling, sync)
     kubernetes.begin_deletion("run-0")

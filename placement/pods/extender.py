@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from placement.common.gang import Gang
 from placement.common.pod_identity import ENDED_PHASES, canonical_uid
 from placement.engine.domain import request_scope
-from placement.engine.domain.errors import BadRequest, Conflict, NotFound, PlacementError, Unanswered
+from placement.engine.domain.errors import Conflict, NotFound, PlacementError, Unanswered
 from placement.engine.domain.explanation import ConditionKind
 from placement.engine.numa.host import Refusal, RefusalClass
 from placement.pods.clusters import Clusters
@@ -317,7 +317,7 @@ class Extender:
         Deletions of pods that have begun, but were not reported yet, are recorded and count, too. The
         function asks Kubernetes about ENOUGH_NODES nodes, for so many seconds in all, and never again after
         a failure. So the time-outs of an API server that does not answer do not add up. Without an answer no
-        pod is released. The function raises Unavailable.
+        pod is released.
         """
         left = ENOUGH_NODES if self._binders is not None else 0
         end = time.monotonic() + seconds
@@ -327,6 +327,7 @@ class Extender:
             if left <= 0 or self._binders is None:
                 return False
             left -= 1
+            has_changed = False
             try:
                 with request_scope.within(end - time.monotonic()):
                     recorded = self._pods.recorded_on(cluster, node)
@@ -335,20 +336,23 @@ class Extender:
                     # Pods on no node yet, or newer than the list, are asked for one by one.
                     absent = [pod for pod in recorded if pod.uid not in present]
                     vanished = [pod for pod in absent if not _lives(binder, pod)]
+                    for pod in vanished:
+                        # A uid never recurs.
+                        with suppress(NotFound):
+                            self._pods.delete(cluster, pod.namespace, pod.name, Precondition(pod.uid))
+                        has_changed = True
+                    staying = [
+                        present[pod.uid] for pod in recorded if pod.uid in present and not pod.is_leaving
+                    ]
+                    leaving = [each for each in staying if each["metadata"].get("deletionTimestamp")]
+                    if leaving:
+                        has_changed = True
+                        # The list is of a moment ago: a pod may have been released since.
+                        with suppress(Conflict):
+                            self._pods.report_known(cluster, leaving)
             except PlacementError:
                 left = 0
-                return False
-            for pod in vanished:
-                # A uid never recurs.
-                with suppress(NotFound):
-                    self._pods.delete(cluster, pod.namespace, pod.name, Precondition(pod.uid))
-            staying = [present[pod.uid] for pod in recorded if pod.uid in present and not pod.is_leaving]
-            leaving = [manifest for manifest in staying if manifest["metadata"].get("deletionTimestamp")]
-            for manifest in leaving:
-                # The list is of a moment ago: the pod may have been released since.
-                with suppress(BadRequest, Conflict):
-                    self._pods.report_known(cluster, manifest)
-            return bool(vanished or leaving)
+            return has_changed
 
         return refresh
 
