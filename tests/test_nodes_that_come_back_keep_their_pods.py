@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -285,6 +286,24 @@ def test_what_is_bound_elsewhere_is_not_kept_on_a_node_that_is_gone(kubernetes, 
     assert [node["name"] for node in api.get(f"{CLUSTER}/nodes").json["nodes"]] == ["host-1"]
 
 
+def test_filter_writes_all_pods_that_leave_a_node_at_once(kubernetes, api, sync, scheduling, monkeypatch):
+    """A drained node has more than a hundred of them, and kube-scheduler gives up on a call."""
+    full(kubernetes, scheduling, sync)
+    real, writes = Database.write, list[Database]()
+    monkeypatch.setattr(Database, "write", lambda self: (writes.append(self), real(self))[1])
+    kubernetes.create_pod("wait")
+    counts = []
+    for names in (["run-0"], ["run-1", "run-2", "run-3", "run-4"]):
+        for name in names:
+            kubernetes.begin_deletion(name)
+        writes.clear()
+        assert scheduling.filter("wait") == []
+        counts.append(len(writes))
+    assert counts[0] == counts[1] > 0
+
+    assert len(recorded(api)) == 8
+
+
 def test_filter_brings_back_no_pod_that_was_released(kubernetes, api, sync, scheduling):
     full(kubernetes, scheduling, sync)
     kubernetes.begin_deletion("run-0")
@@ -561,6 +580,69 @@ def test_kube_scheduler_asks_again_soon_about_a_node_that_opens_in_a_moment(
     sync.see()
     sync.settle()
     assert api.post(f"{CLUSTER}/extender/filter", body).json["NodeNames"] == [HOST]
+
+
+def closed_now(kubernetes: Kubernetes, api: Client, *names: str) -> None:
+    """Nodes as they are while the pods that run there are not recorded yet."""
+    for name in names:
+        manifests = node_manifests(name)
+        manifests["node"]["metadata"]["annotations"] = {"placement/closed": "a moment"}
+        assert api.put(f"{CLUSTER}/nodes/{name}", manifests).status_code == 201
+
+
+def asked(api: Client, pod: dict[str, Any], *names: str) -> dict[str, Any]:
+    """What `filter` answers for a pod on these nodes."""
+    answer: dict[str, Any] = api.post(f"{CLUSTER}/extender/filter", {"Pod": pod, "NodeNames": names}).json
+    return answer
+
+
+def test_a_pod_waits_for_a_closed_node_no_longer_because_others_ask_about_other_nodes(
+    kubernetes, api, sync, monkeypatch
+):
+    closed_now(kubernetes, api, "host-1", "host-2")
+    clock = [1000.0]
+    monkeypatch.setattr(extender, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    one, other = kubernetes.create_pod("one"), kubernetes.create_pod("other")
+    for _ in range(7):
+        assert "is closed until" in asked(api, one, "host-1", "host-2")["Error"]
+        asked(api, other, "host-2")
+        clock[0] += 9
+    assert set(asked(api, one, "host-1", "host-2")["FailedAndUnresolvableNodes"]) == {"host-1", "host-2"}
+
+
+@pytest.mark.parametrize(
+    ("cpu", "demand"), [("2", {"nodeSelector": {"disk": "fast"}}), ("64", {})], ids=["elsewhere", "too large"]
+)
+def test_a_pod_waits_for_no_closed_node_that_would_refuse_it_anyway(kubernetes, api, sync, cpu, demand):
+    closed_now(kubernetes, api, "host-1")
+    assert "is closed until" in asked(api, kubernetes.create_pod("new"), "host-1")["Error"]
+    answer = asked(api, kubernetes.create_pod("odd", cpu, **demand), "host-1")
+    assert (answer["Error"], list(answer["FailedAndUnresolvableNodes"])) == ("", ["host-1"])
+
+
+def test_a_gang_that_waits_for_a_closed_node_keeps_no_claims(kubernetes, api, sync, scheduling):
+    gang = {"gang.scheduling.koordinator.sh/name": "g", "gang.scheduling.koordinator.sh/min-available": "2"}
+    for name in ("first", "second"):
+        pod = kubernetes.create_pod(name)
+        pod["metadata"]["annotations"] = gang
+        kubernetes.put(pod)
+    assert scheduling.schedule("first") == ""
+    assert set(recorded(api)) == {"first"}
+    closed_now(kubernetes, api, "host-1")
+    assert "is closed until" in asked(api, kubernetes.objects[POD, "second"], "host-1")["Error"]
+    assert recorded(api) == {}
+
+
+def test_the_memory_of_closed_nodes_is_bounded_and_forgets_nodes_that_opened(monkeypatch):
+    monkeypatch.setattr(extender, "_NODES_REMEMBERED", 2)
+    nodes = extender.OpeningNodes()
+    for number in range(9):
+        assert nodes.soon("edge", ["a", f"n{number}"], {"a", f"n{number}"}) == ["a", f"n{number}"]
+    assert set(nodes._since) == {("edge", "a"), ("edge", "n8")}
+    assert nodes.soon("edge", "abc", set("abc")) == []
+    nodes.soon("edge", ["a"], set())
+    nodes.soon("other", ["n8"], set())
+    assert set(nodes._since) == {("edge", "n8")}
 
 
 def test_a_node_can_be_closed_by_an_annotation(kubernetes, api, sync, scheduling):

@@ -57,7 +57,10 @@ def stored_membership(document: Mapping[str, Any]) -> Membership:
     """Return the membership that a stored document describes."""
     until = document.get("waits_until")
     waits_until = None if until is None else datetime.datetime.fromisoformat(until)
-    return Membership(str(document["gang"]), int(document["least"]), waits_until)
+    name = document["gang"]
+    if not isinstance(name, str):
+        raise ValueError("gang is no text")
+    return Membership(name, int(document["least"]), waits_until)
 
 
 def read_gang(manifest: Manifest, namespace: str) -> Gang | None:

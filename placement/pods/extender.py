@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import datetime
 import math
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 from placement.common.gang import Gang
 from placement.common.pod_identity import ENDED_PHASES, canonical_uid
 from placement.engine.domain import request_scope
-from placement.engine.domain.errors import BadRequest, Conflict, NotFound, PlacementError, Unanswered
+from placement.engine.domain.errors import Conflict, NotFound, PlacementError, Unanswered
 from placement.engine.domain.explanation import ConditionKind
 from placement.engine.numa.host import Refusal, RefusalClass
 from placement.pods.clusters import Clusters
@@ -194,6 +196,8 @@ _CANNOT_BIND = (
 
 # A node that comes back is open as soon as the synchronization has sent it with its pods.
 _OPENS_WITHIN_SECONDS = 60.0
+# Ten of the largest clusters of Kubernetes.
+_NODES_REMEMBERED = 50_000
 
 
 class OpeningNodes:
@@ -204,19 +208,26 @@ class OpeningNodes:
     """
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._since: dict[tuple[str, str], float] = {}
 
-    def check(self, cluster: str, refusals: Mapping[str, Refusal]) -> None:
-        """Raise Conflict if a node has been closed for a short time only, as far as this process knows."""
+    def soon(self, cluster: str, asked: Iterable[str], closed: Collection[str]) -> list[str]:
+        """Return which of the `closed` nodes have been closed for a short time only, sorted.
+
+        That is as far as this process knows. Nodes that are open are forgotten once they are `asked` about.
+        """
+        # So many nodes do not come back together.
+        if len(closed) > _NODES_REMEMBERED or not (closed or self._since):
+            return []
         now = time.monotonic()
-        closed = {name for name, refusal in refusals.items() if refusal.obstacle.kind is ConditionKind.CLOSED}
-        if not (closed or self._since):
-            return
-        kept = {key: at for key, at in self._since.items() if key[0] != cluster or key[1] in closed}
-        self._since = {(cluster, name): now for name in closed} | kept
-        for name in sorted(closed):
-            if now - self._since[cluster, name] < _OPENS_WITHIN_SECONDS:
-                raise Conflict(f"node {name} is closed until it is recorded with all pods that run there")
+        with self._lock:
+            # The ones asked about last stand last.
+            before = {name: self._since.pop((cluster, name), now) for name in {*asked, *closed}}
+            since = {name: before[name] for name in sorted(closed)}
+            self._since.update(((cluster, name), at) for name, at in since.items())
+            for key in list(islice(self._since, max(0, len(self._since) - _NODES_REMEMBERED))):
+                del self._since[key]
+        return [name for name, at in since.items() if now - at < _OPENS_WITHIN_SECONDS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +261,7 @@ class Extender:
     def filter(self, cluster: str, pod: Mapping[str, Any], names: Sequence[str]) -> Filtered:
         """Return which of these nodes do not fit, and why.
 
-        Raises NotFound for the cluster, ManifestError, Conflict where none fits and one may open in a moment.
+        Raises NotFound for the cluster, ManifestError, Conflict where none fits but one that may open soon.
         """
         pod = without_unknown_namespaces(pod)
         preview = self._pods.preview(cluster, pod, names, most=0)
@@ -260,8 +271,8 @@ class Extender:
         ):
             preview = self._pods.preview(cluster, pod, names, most=0)
         fitting, refusals = preview.fitting, preview.refusals
-        if not fitting:
-            self._opening.check(cluster, refusals)
+        closed = {name for name, refusal in refusals.items() if refusal.obstacle.kind is ConditionKind.CLOSED}
+        opening = self._opening.soon(cluster, names, closed)
         releases = bool(nodes) and self._binders is not None
         gang = preview.pod.gang
         # Members of a gang that is not Strict keep their places whatever becomes of others.
@@ -277,6 +288,9 @@ class Extender:
                     return Filtered({}, dict.fromkeys(names, _NO_ROOM_FOR_GANG), releases)
                 mine = refused[member.uid]
                 fitting, refusals = 0, {name: mine[name] for name in names if name in mine}
+        if opening and not fitting:
+            for name in self._pods.fitting_once_open(cluster, pod, opening):
+                raise Conflict(f"node {name} is closed until it is recorded with all pods that run there")
         failed: dict[str, str] = {}
         unresolvable: dict[str, str] = {}
         # Sorted, so that every process answers with the same bytes.
@@ -303,7 +317,7 @@ class Extender:
         Deletions of pods that have begun, but were not reported yet, are recorded and count, too. The
         function asks Kubernetes about ENOUGH_NODES nodes, for so many seconds in all, and never again after
         a failure. So the time-outs of an API server that does not answer do not add up. Without an answer no
-        pod is released. The function raises Unavailable.
+        pod is released.
         """
         left = ENOUGH_NODES if self._binders is not None else 0
         end = time.monotonic() + seconds
@@ -313,6 +327,7 @@ class Extender:
             if left <= 0 or self._binders is None:
                 return False
             left -= 1
+            has_changed = False
             try:
                 with request_scope.within(end - time.monotonic()):
                     recorded = self._pods.recorded_on(cluster, node)
@@ -321,20 +336,23 @@ class Extender:
                     # Pods on no node yet, or newer than the list, are asked for one by one.
                     absent = [pod for pod in recorded if pod.uid not in present]
                     vanished = [pod for pod in absent if not _lives(binder, pod)]
+                    for pod in vanished:
+                        # A uid never recurs.
+                        with suppress(NotFound):
+                            self._pods.delete(cluster, pod.namespace, pod.name, Precondition(pod.uid))
+                        has_changed = True
+                    staying = [
+                        present[pod.uid] for pod in recorded if pod.uid in present and not pod.is_leaving
+                    ]
+                    leaving = [each for each in staying if each["metadata"].get("deletionTimestamp")]
+                    if leaving:
+                        has_changed = True
+                        # The list is of a moment ago: a pod may have been released since.
+                        with suppress(Conflict):
+                            self._pods.report_known(cluster, leaving)
             except PlacementError:
                 left = 0
-                return False
-            for pod in vanished:
-                # A uid never recurs.
-                with suppress(NotFound):
-                    self._pods.delete(cluster, pod.namespace, pod.name, Precondition(pod.uid))
-            staying = [present[pod.uid] for pod in recorded if pod.uid in present and not pod.is_leaving]
-            leaving = [manifest for manifest in staying if manifest["metadata"].get("deletionTimestamp")]
-            for manifest in leaving:
-                # The list is of a moment ago: the pod may have been released since.
-                with suppress(BadRequest, Conflict):
-                    self._pods.report_known(cluster, manifest)
-            return bool(vanished or leaving)
+            return has_changed
 
         return refresh
 

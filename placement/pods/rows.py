@@ -20,7 +20,7 @@ from placement.common.pod_identity import ENDED_PHASES
 from placement.engine.domain.audit import Action, AuditRecord, TargetKind
 from placement.engine.domain.identifiers import is_dashed_uuid
 from placement.engine.domain.units import LARGEST_AMOUNT
-from placement.engine.numa.cpus import format_cpu_list, parse_cpu_list
+from placement.engine.numa.cpus import MAX_ID, format_cpu_list, parse_cpu_list
 from placement.engine.numa.host import NOTHING, ExclusiveLevel, Holding, NumaAmounts
 from placement.pods import statements
 from placement.pods.gangs import Ending
@@ -114,10 +114,14 @@ _UNREADABLE = "the stored row of this pod cannot be read"
 _MALFORMED = (LookupError, TypeError, ValueError, AttributeError, OverflowError, ManifestError)
 
 
-def _texts(value: Any) -> tuple[str, ...]:
+def _listed(value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise ValueError("no list")
-    return tuple(map(str, value))
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(map(str, _listed(value)))
 
 
 # By name in rows, and in PodAnswer: the value that is left out, and the reader of others.
@@ -331,6 +335,9 @@ def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any
             raise ValueError(f"{member} is no text")
         return found
 
+    consumer = text("consumer")
+    if not consumer:
+        raise ValueError("consumer is empty")
     holding = Holding(
         cpus=_stored_cpus(text("cpus")),
         level=ExclusiveLevel(document.get("level", ExclusiveLevel.NONE)),
@@ -341,19 +348,21 @@ def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any
     keeps, affinity, membership = map(document.get, ("keeps", "affinity", "membership"))
     if namespace == RESERVED and keeps is None:
         raise ValueError("a reservation without terms")
+    if not isinstance(affinity, Mapping | None):
+        raise ValueError("affinity is no object")
     labels = tuple(sorted(_text_items(document.get("labels", {}))))
     return RecordedPod(
         namespace=namespace,
         name=name,
         uid=uid,
-        consumer=document["consumer"] and text("consumer"),
+        consumer=consumer,
         qos=text("qos"),
         requests=_amounts(document.get("requests", {})),
         holding=holding,
         loose=_read(document.get("loose")),
         unreadable=_texts(document.get("unreadable", [])),
         treated_as=text("treated_as"),
-        pools=tuple(map(int, document.get("pools", ()))),
+        pools=tuple(map(_numa_id, _listed(document.get("pools", [])))),
         reservation=text("reservation"),
         keeps=None if keeps is None else stored_terms(keeps),
         labels=labels,
@@ -375,7 +384,17 @@ def _amounts(document: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _read(document: Mapping[str, Mapping[str, int]] | None) -> NumaAmounts:
-    return NumaAmounts({int(numa): _amounts(row) for numa, row in document.items()}) if document else NOTHING
+    if document is None:
+        return NOTHING
+    return NumaAmounts({_numa_id(numa): _amounts(row) for numa, row in document.items()})
+
+
+def _numa_id(stored: Any) -> int:
+    """Return the id of a NUMA node: a bit of masks, so neither negative nor beyond what nodes may have."""
+    numa = int(stored)
+    if not 0 <= numa <= MAX_ID:
+        raise ValueError(f"{stored} is no NUMA node")
+    return numa
 
 
 def record_of(pod: PodRow, *, with_labels: bool = False) -> RecordedPod | None:

@@ -5,7 +5,7 @@ Source: koordinator.md, "Recovery from pods".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -42,13 +42,10 @@ def record(
     view: ClusterSnapshot,
     document: PodDocument,
     attributes: PodAttributes,
-    *,
-    only_known: bool = False,
-) -> tuple[bool, PodAnswer] | None:
+) -> tuple[bool, PodAnswer]:
     """Record a pod where it runs, and return whether it is new, and the answer.
 
-    With `only_known` a pod that is not recorded with this uid on this node stays unrecorded, and None is
-    returned. Raises ManifestError, BadRequest, NodeChanged, Conflict.
+    Raises ManifestError, BadRequest, NodeChanged, Conflict.
     """
     facts, sought = view.facts, PodKey(document.namespace, document.name, document.uid)
     known = statements.namesakes(transaction, facts.id, *sought)
@@ -61,8 +58,6 @@ def record(
     if root_id is not None and root_id not in locked.states:
         raise NodeChanged(f"Node {document.host} was replaced meanwhile.")
     writer.check_namesakes(transaction, facts, [sought], known)
-    if only_known and (same is None or same.root_id is None or same.root_id != root_id):
-        return None
     report: PodEntry
     if root_id is None:
         report, stays = PodEntry(document, _read(facts, document, same, KubeletPolicy())[1]), True
@@ -74,6 +69,46 @@ def record(
     else:
         writer.commit(transaction, locked, attributes, PodMoves([report], known))
     return not known, report.answer
+
+
+def record_known(
+    transaction: Transaction,
+    writer: PodWriter,
+    view: ClusterSnapshot,
+    documents: Sequence[PodDocument],
+    attributes: PodAttributes,
+) -> None:
+    """Record what running pods of one node say by now, of the ones recorded there with their uids.
+
+    A pod that cannot be read stays as it is recorded. Raises NodeChanged, Conflict.
+    """
+    facts, host = view.facts, view.by_name.get(documents[0].host)
+    if host is None:
+        return
+    if any(may_keep_off(each.manifest) for each in documents):
+        clusters.lock_alone(transaction, facts.id)
+    locked = writer.lock(transaction, view, {host.root_id})
+    state = locked.states.get(host.root_id)
+    if state is None:
+        raise NodeChanged(f"Node {host.name} was replaced meanwhile.")
+    names = {(each.namespace, each.name) for each in documents}
+    rows = statements.any_namesakes(transaction, facts.id, names, {each.uid for each in documents})
+    staying, arriving, leaving = list[tuple[StoredPod, PodEntry]](), list[PodEntry](), list[StoredPod]()
+    for document in documents:
+        key = document.namespace, document.name
+        found = [row for row in rows if row.uid == document.uid or (row.namespace, row.name) == key]
+        if [(row.uid, row.root_id) for row in found] != [(document.uid, host.root_id)]:
+            continue
+        with suppress(BadRequest):
+            arrival = _arrival(facts, document, found[0], state)
+            if _recorded_before(state, document) == arrival.recorded:
+                staying.append((found[0], arrival))
+            else:
+                arriving.append(arrival)
+                leaving.append(found[0])
+    writer.stay(transaction, facts, staying)
+    if arriving:
+        writer.commit(transaction, locked, attributes, PodMoves(arriving, leaving))
 
 
 def new_arrival(view: ClusterSnapshot, document: PodDocument) -> PodPlacement:

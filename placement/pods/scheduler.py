@@ -41,7 +41,7 @@ from placement.pods.placing import (
 )
 from placement.pods.reading import PodDocument, import_pod, reading_of
 from placement.pods.rows import PodAnswer, PodPlacement, consumer_of, is_claim, waits
-from placement.pods.running_pods import new_arrival, record, repeated_arrivals
+from placement.pods.running_pods import new_arrival, record, record_known, repeated_arrivals
 from placement.pods.statements import StoredPod
 from placement.pods.writer import (
     NodeChanged,
@@ -132,7 +132,6 @@ class PodScheduler:
             if not is_fact:
                 return self._place(view, document, node, refusing, may_wait=may_wait)
             recorded = self._record(view, document)
-            assert recorded is not None
             return PlacementResult(recorded[0], False, recorded[1])
 
         if is_fact:
@@ -146,24 +145,32 @@ class PodScheduler:
         (count_won if taken.is_placed else count_repeated)(kind)
         return taken
 
-    def report_known(self, cluster: str, manifest: Mapping[str, Any]) -> None:
-        """Record what a running pod says by now, if it is recorded with this uid on its node.
+    def report_known(self, cluster: str, manifests: Iterable[Mapping[str, Any]]) -> None:
+        """Record what running pods of one node say by now, of the ones recorded there with their uids.
 
-        A caller that read the pod a moment ago must not bring back one that was released since: no later
-        event would release it again. Raises NotFound for the cluster, ManifestError, BadRequest, Conflict,
-        Unavailable.
+        A caller that read a pod a moment ago must not bring back one that was released since: no later
+        event would release it again. All are written in one transaction; a pod that cannot be read stays as
+        it is. Raises NotFound for the cluster, Conflict, Unavailable.
         """
-        document = PodDocument.whole(cluster, manifest)
-        retry_until_deadline(
-            lambda: self._record(self._cluster_cache.snapshot(cluster), document, only_known=True)
-        )
+        documents: list[PodDocument] = []
+        for manifest in manifests:
+            with suppress(BadRequest):
+                documents.append(PodDocument.whole(cluster, manifest))
+        namespaces = sorted({each.namespace for each in documents})
 
-    def _record(
-        self, view: ClusterSnapshot, document: PodDocument, *, only_known: bool = False
-    ) -> tuple[bool, PodAnswer] | None:
+        def once() -> None:
+            view = self._cluster_cache.snapshot(cluster)
+            attributes = self._writer.register_attributes(view.facts, namespaces)
+            with self._database.write() as transaction:
+                record_known(transaction, self._writer, view, documents, attributes)
+
+        if documents:
+            retry_until_deadline(once)
+
+    def _record(self, view: ClusterSnapshot, document: PodDocument) -> tuple[bool, PodAnswer]:
         attributes = self._writer.register_attributes(view.facts, [document.namespace])
         with self._database.write() as transaction:
-            return record(transaction, self._writer, view, document, attributes, only_known=only_known)
+            return record(transaction, self._writer, view, document, attributes)
 
     def _place(
         self,

@@ -191,6 +191,18 @@ class Pods(PodScheduler):
         fitting = len(columns.nodes) - len(refusals)
         return Preview(places, fitting, refusals, incoming, ranking.shape, columns)
 
+    def fitting_once_open(
+        self, cluster: str, pod: Mapping[str, Any], node_names: Collection[str]
+    ) -> list[str]:
+        """Return on which of these nodes a pod would fit if they were open; raises like `preview`."""
+        view, document = self._cluster_cache.snapshot(cluster), PodDocument.unnamed(cluster, pod)
+        _, ranking, columns = self._ranked(view, document, node_names)
+        opened = columns.updated(
+            replace(node, attributes=replace(node.attributes, closed=None)) for node in columns.nodes
+        )
+        refusals = ranking.refusals(opened)
+        return sorted(node.name for node in columns.nodes if node.name not in refusals)
+
     def _ranked(
         self, view: ClusterSnapshot, document: PodDocument, node_names: Collection[str] | None
     ) -> tuple[PodSpec, AnyRanking, NodeColumns]:

@@ -9,7 +9,16 @@ import pytest
 from placement.engine.numa.host import ExclusiveLevel, Holding, NumaAmounts
 from placement.pods import statements
 from placement.pods.model import RecordedPod, SchedulerSettings
-from placement.pods.rows import PodAnswer, answer_of, consumer_of, is_claim, record_of, rescued, status_of
+from placement.pods.rows import (
+    PodAnswer,
+    answer_of,
+    consumer_of,
+    is_claim,
+    is_unreadable,
+    record_of,
+    rescued,
+    status_of,
+)
 from placement.pods.statements import StoredPod
 from placement.storage.records import PodRow
 from tests.kubernetes import pod_manifest
@@ -75,7 +84,32 @@ def test_a_record_that_cannot_be_read_is_rescued(monkeypatch: pytest.MonkeyPatch
     for record in (None, {}, {"consumer": UID, "cpus": "many"}, {"consumer": UID, "level": "new"}, 5):
         damaged = row({"record": record, "qos": "LSR"})
         assert record_of(damaged) is None
-        found = rescued(MagicMock(), 1, SchedulerSettings(), damaged)
+        found = rescued(MagicMock(), 1, "edge", SchedulerSettings(), damaged)
         assert (found.consumer, found.qos, found.requests["cpu"]) == (UID, "LSR", 2000)
         assert found.holding.cpus == {1, 2}
         assert found.unreadable
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        *({"consumer": odd} for odd in (None, 0, "", 5, ["x"])),
+        *({member: {odd: {"cpu": 1}}} for member in ("amounts", "loose") for odd in ("-1", "4097", "x")),
+        *({member: odd} for member in ("amounts", "loose") for odd in ([1], "x", [])),
+        *({"pools": odd} for odd in ("12", [-1], [10**30], {"1": 2}, None)),
+        *({"affinity": odd} for odd in ([1], "x", 5, [])),
+        *({"membership": {"gang": odd, "least": 2}} for odd in (None, 5)),
+        *(
+            {"keeps": {"owners": [], "since": THEN.isoformat(), **odd}}
+            for odd in ({"order": "1"}, {"labels": {"a": 1}})
+        ),
+    ],
+    ids=str,
+)
+def test_a_record_with_a_member_of_an_odd_type_cannot_be_read(odd):
+    """One that was read made every look at its node fail, as where accounts are sorted by consumer."""
+    record = {"consumer": UID, "labels": {}}
+    assert record_of(row({"record": record})) is not None
+    assert record_of(row({"record": {**record, **odd}})) is None
+    status = {**status_of(ANSWER, RECORD), "record": {**record, **odd}}
+    assert is_unreadable(stored(status)._replace(manifest={"kind": "Pod"}))

@@ -5,7 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.engine.domain.errors import BadRequest
-from placement.engine.numa.cpus import CpuListError, format_cpu_list, parse_cpu_list
+from placement.engine.numa.cpus import (
+    CpuListError,
+    format_cpu_list,
+    parse_cpu_list,
+    parse_typed_cpu_list,
+)
 
 
 @pytest.mark.parametrize(
@@ -50,3 +55,18 @@ def test_the_canonical_list_is_ascending_with_neighbours_joined(cpus, text):
 @given(st.frozensets(st.integers(0, 4096)))
 def test_reading_what_was_written_gives_the_same_cpus(cpus):
     assert parse_cpu_list(format_cpu_list(cpus)) == cpus
+
+
+@pytest.mark.parametrize("read", [parse_cpu_list, parse_typed_cpu_list])
+@pytest.mark.parametrize("part", ["0-4096", "0-7"])
+def test_a_list_names_no_more_ids_than_several_times_all_there_are(read, part):
+    """A tenant writes such lists into its pods: each takes as long as it names ids."""
+    assert read(",".join(["0-4096"] * 4)) == set(range(4097))
+    with pytest.raises(CpuListError, match="names more than 16388 CPU ids"):
+        read(",".join([part] * 20_000))
+
+
+def test_a_part_is_shown_in_brief_when_it_names_no_cpu():
+    with pytest.raises(CpuListError, match="names no CPU") as refusal:
+        parse_typed_cpu_list("1," + " " * 100_000)
+    assert len(str(refusal.value)) < 200
