@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from placement.http.credentials import KnownCredentials, SharedMemory, digest_of
+from placement.http.worker import exchange
 
 SESSION = "t.2c1f"
 
@@ -80,3 +83,43 @@ def test_what_identifies_no_caller_is_no_credential():
         {"HTTP_COOKIE": "a=b; placement_session=a.anonymous"},
     ):
         assert digest_of({"PATH_INFO": "/ui/", **given}) is None
+
+
+def calls_of_a_new_credential(users: int) -> int:
+    """How many calls it takes to remember one more credential where the memory of so many users is full."""
+    memory: SharedMemory[int] = SharedMemory(users)
+    for number in range(users):
+        memory.keep(number.to_bytes(8), f"user-{number}", number)
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        memory.keep(b"new", "new", 0)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_a_full_memory_of_many_users_takes_no_more_steps_than_one_of_few():
+    assert calls_of_a_new_credential(2000) == calls_of_a_new_credential(20)
+
+
+@pytest.mark.parametrize(
+    ("headers", "variable", "expected"),
+    [
+        ([], "", "/placement/ui/hosts"),
+        ([("SCRIPT_NAME", "/placement")], "", "/ui/hosts"),
+        ([], "/placement", "/ui/hosts"),
+    ],
+)
+def test_a_session_is_found_below_the_prefix_of_a_proxy(monkeypatch, headers, variable: str, expected: str):
+    monkeypatch.setenv("SCRIPT_NAME", variable)
+    request: Any = SimpleNamespace(
+        path="/placement/ui/hosts", headers=[*headers, ("COOKIE", f"placement_session={SESSION}")]
+    )
+    assert exchange.path_of(request) == expected
+    assert (exchange.credential_of(request) is not None) == (expected == "/ui/hosts")
