@@ -116,7 +116,7 @@ def read(
     """Return the rules of the present files.
 
     Without `former`, what the master process has read counts as that. Raises BadPolicy, also where rules of
-    `former` are missing. An operator who asks for a reading `may_withdraw` rules, but not those of a file
+    `former` are missing. A reading that an operator asks for `may_withdraw` rules, but not those of a file
     that is gone or empty.
     """
     opts._register(configuration)

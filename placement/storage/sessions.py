@@ -80,7 +80,7 @@ class Sessions:
         """Let the session be over; return the id of its user, None if it was over. Raises Unavailable."""
         of_cookie = _table.c.digest == _digest(cookie)
         with self._database.write() as transaction:
-            user_id = transaction.execute(sa.select(_table.c.user_id).where(of_cookie)).scalar()
+            user_id: str | None = transaction.execute(sa.select(_table.c.user_id).where(of_cookie)).scalar()
             transaction.execute(sa.delete(_table).where(of_cookie))
         return user_id
 
