@@ -116,8 +116,8 @@ def read(
     """Return the rules of the present files.
 
     Without `former`, what the master process has read counts as that. Raises BadPolicy, also where rules of
-    `former` are missing. An operator who asks for a reading `may_withdraw` rules, but not those of a file
-    that is gone or empty.
+    `former` are missing. With `may_withdraw`, as at SIGHUP, rules may be missing, but no file
+    that had some may be gone or empty.
     """
     opts._register(configuration)
     former = former or (prepared[0] if prepared else None)
