@@ -11,6 +11,7 @@ from typing import Any
 
 from placement.storage.database import Database
 from tests.client import Client
+from tests.kubernetes import CLUSTER, node_manifests
 from tests.odd_values import Request, chosen, health, requests, scene
 
 _EACH = 45
