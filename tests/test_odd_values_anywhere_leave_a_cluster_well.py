@@ -11,7 +11,6 @@ from typing import Any
 
 from placement.storage.database import Database
 from tests.client import Client
-from tests.kubernetes import CLUSTER, node_manifests
 from tests.odd_values import Request, chosen, health, requests, scene
 
 _EACH = 45
