@@ -11,6 +11,7 @@ from typing import Any
 
 from placement.storage.database import Database
 from tests.client import Client
+from tests.kubernetes import CLUSTER, node_manifests
 from tests.odd_values import Request, chosen, health, requests, scene
 
 _EACH = 45
@@ -46,4 +47,5 @@ def test_what_is_recorded_can_be_read_and_deleted(api: Client, database: Databas
             assert health(api, briefly=True) == {}, about
             assert api.delete(path).status_code == 204, about
     assert len(recorded) >= _LEAST_RECORDED, len(recorded)
+    assert api.put(f"{CLUSTER}/nodes/n2", node_manifests("n2")).status_code == 201
     assert health(api) == {}
