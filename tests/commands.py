@@ -108,11 +108,19 @@ def _ended(
         streams.enter_context(mock.patch("sys.stdin", given))
         streams.enter_context(redirect_stdout(out))
         streams.enter_context(redirect_stderr(err))
+        streams.enter_context(mock.patch.object(logging.root, "handlers", _open_handlers()))
         try:
             status = main(arguments)
         except SystemExit as ended:
             status = ended.code if isinstance(ended.code, int) else 0
     return subprocess.CompletedProcess(arguments, status, _written(out), "" if merged else _written(err))
+
+
+def _open_handlers() -> list[logging.Handler]:
+    """The handlers that write somewhere: one that a former command left writes to its closed stream."""
+    return [
+        each for each in logging.root.handlers if not getattr(getattr(each, "stream", None), "closed", False)
+    ]
 
 
 def _written(stream: TextIOWrapper) -> str:
