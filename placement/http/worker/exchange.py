@@ -375,7 +375,7 @@ def credential_of(request: Request) -> bytes | None:
 def path_of(request: Request) -> str:
     """Return the path of a request without the prefix at which the service is mounted.
 
-    Source: gunicorn.http.wsgi.create; the prefix is SCRIPT_NAME, of a trusted proxy or of the environment.
+    As in `gunicorn.http.wsgi.create` the prefix is SCRIPT_NAME, of a trusted proxy or of the environment.
     """
     sent = [value for name, value in request.headers if name == "SCRIPT_NAME"]
     path: str = request.path
