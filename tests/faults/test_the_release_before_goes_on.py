@@ -62,7 +62,7 @@ def former(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "placement.operations", *arguments]
+    return [sys.executable, "-m", "placement.client", *arguments]
 
 
 @contextmanager
