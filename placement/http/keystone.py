@@ -156,8 +156,8 @@ class TokenMiddleware:
             return found
         import memcache
 
-        told = memcache.Client([server], socket_timeout=_CACHE_SECONDS).get_stats()
-        return dict(told[0][1]) if told else {}
+        answers = memcache.Client([server], socket_timeout=_CACHE_SECONDS).get_stats()
+        return dict(answers[0][1]) if answers else {}
 
 
 def _words(error: Exception) -> str:
