@@ -121,7 +121,7 @@ def test_a_client_of_http_1_0_may_name_no_host(session, host: str):
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         with context.wrap_socket(plain) as wire:
-            wire.sendall(f"GET /resource_classes HTTP/1.0\r\nX-Auth-Token: admin\r\n{host}\r\n".encode())
+            wire.sendall(f"GET /resource_providers HTTP/1.0\r\nX-Auth-Token: admin\r\n{host}\r\n".encode())
             answer = b"".join(iter(lambda: wire.recv(65536), b""))
     assert answer.startswith(b"HTTP/1.1 200"), answer[:200]
 

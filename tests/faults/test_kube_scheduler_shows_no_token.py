@@ -82,7 +82,7 @@ def test_what_is_refused_is_written_without_the_token(around: Lab, options: dict
 def test_a_fault_of_the_service_is_written_without_the_token(around: Lab, connection: str):
     database = Database(connection)
     with database.write() as transaction:
-        for table in sa.inspect(transaction).get_table_names():
+        for table in sa.inspect(transaction.connection).get_table_names():
             transaction.execute(sa.text(f"ALTER TABLE {table} RENAME TO {table}_gone"))
     database.dispose()
     wait_for(around, around.extender(), "")

@@ -166,7 +166,7 @@ def test_a_leader_whom_kubernetes_does_not_answer_gives_way(around: Lab, tmp_pat
 def test_a_leader_that_the_service_refuses_does_not_stand_by(around: Lab):
     port = free_port()
     options = ("--token", "wrong", "--health-port", str(port))
-    with contender(around, unique("refused"), *options) as refused:
+    with contender(around, LEASE, *options) as refused:
         told = f"http://127.0.0.1:{port}", "/readyz?verbose"
         # Not only when it is far behind.
         soon = re.compile(r"\[-\]caught-up failed: not once since the start, [1-5]?[0-9] s ago")
