@@ -42,7 +42,6 @@ from placement.engine.numa.cpus import (
 from placement.engine.numa.host import Amounts, NumaPolicy, NumaStrategy, amplified
 from placement.pods.koordinator import annotations as keys
 from placement.pods.koordinator.host_cpus import (
-    CLOSED,
     read_host_cpus,
     read_host_policies,
     read_known_cpus,
@@ -118,6 +117,7 @@ def import_node(
         ls_pools=ls_pools,
         be_pools=be_pools,
         warnings=report.warnings,
+        withholding=report.withholding,
     )
 
 
@@ -182,12 +182,7 @@ def unreadable_withholding(
     topology = Manifest(Field(_NRT, nrt or {}, report))
     read_withheld(host, topology, CpuTopology(), Profile(profile))
     host_reservation(host.annotation(keys.RESERVATION))
-    return tuple(filter(is_about_withholding, report.warnings))
-
-
-def is_about_withholding(warning: str) -> bool:
-    """Return whether a warning says that what a node withholds cannot be read."""
-    return warning.endswith((CLOSED, _ALL_TAKEN))
+    return report.withholding
 
 
 def with_former_withholding(
@@ -247,7 +242,7 @@ def host_reservation(annotation: Field) -> Callable[[str, Fraction], Fraction]:
     and no batch resources ever. All of a resource is taken if it cannot be read how much, and of each
     resource if the annotation cannot be read at all. Source: koordinator.md, "Reservation annotation".
     """
-    own = ManifestReport(consequence=_ALL_TAKEN)
+    own = ManifestReport(consequence=_ALL_TAKEN, withholds=True)
     parsed = annotation.softly().reported_to(own).json()
     resources = parsed.member("resources").members()
     is_readable = not own.overlooked
