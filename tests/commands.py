@@ -22,10 +22,7 @@ def run(
 
     If `merged`, errors are part of its output, as on a terminal.
     """
-    try:
-        return _ended(cli.main, arguments, input, merged, environment)
-    finally:
-        cli.Placement.LOG.handlers.clear()
+    return _ended(cli.main, arguments, input, merged, environment)
 
 
 def run_openstack(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import os
 import socket
 import subprocess
 import sys
+from contextlib import redirect_stderr
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
+from placement.client import cli
 from placement.engine.domain.errors import PlacementError
 from placement.server import processes
-from tests.commands import errors_of_start, refused_start, run
+from tests.commands import errors_of_start, refusal, refused_start, run
 from tests.patience import PATIENCE_SECONDS
 from tests.server import database_url, free_port, running_service
 
@@ -224,3 +227,10 @@ def test_systemd_is_notified_when_a_worker_has_answered(tmp_path: Path):
             manager.setblocking(False)
             with pytest.raises(BlockingIOError):
                 manager.recv(100)
+
+
+def test_a_command_writes_to_no_stream_of_a_former_one(tmp_path: Path):
+    missing = ("serve", "--config-file", str(tmp_path / "missing.conf"))
+    with io.StringIO() as closed, redirect_stderr(closed):
+        assert cli.main(missing) == 1
+    assert "missing.conf" in refusal(*missing)

@@ -112,7 +112,8 @@ class Placement(App):
         handler = logging.StreamHandler(self.stderr)
         begin = painted(f"{self.NAME}:", RED, self.stderr)
         handler.setFormatter(_ErrorLines(f"{begin} %(message)s"))
-        self.LOG.addHandler(handler)
+        # A process may run several commands, each with streams of its own.
+        self.LOG.handlers[:] = [handler]
         # The logging of the service, once it is set up, would repeat each line.
         self.LOG.propagate = False
 
