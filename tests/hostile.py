@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import select
 import socket
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 # Patience, not speed.
 PATIENCE_SECONDS = 60
@@ -163,3 +164,17 @@ def request(
     if length:
         lines.append(f"Content-Length: {len(body)}")
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+
+
+def page_session(url: str, token: str) -> str:
+    """The value of the cookie of a browser that has signed in to the pages with the token."""
+    with Wire(url) as wire:
+        form = wire.send(request("GET", "/ui/sign-in", b"", known="Accept: text/html", length=False)).answer()
+        cookie = form.headers["set-cookie"].partition(";")[0]
+        key = re.findall(r'name="form_key" value="([0-9a-f]{64})"', form.body.decode())[0]
+        fields = urlencode({"form_key": key, "token": token}).encode()
+        kind = "Content-Type: application/x-www-form-urlencoded"
+        sent = request("POST", "/ui/sign-in", fields, f"Cookie: {cookie}", kind, known="Connection: close")
+        answer = wire.send(sent).answer()
+        assert answer.status == 303, answer.body
+        return answer.headers["set-cookie"].partition(";")[0].partition("=")[2]

@@ -16,7 +16,9 @@ from placement.pods.scheduler import PodScheduler
 from placement.pods.service import Pods
 from placement.providers.statements import clusters, providers
 from placement.server.binders import KubeconfigBinders
-from placement.storage.database import Database, utcnow
+from placement.storage.clock import utcnow
+from placement.storage.database import Database
+from tests import clocks
 from tests.api_server import ApiServer, write_kubeconfig
 from tests.client import Client
 from tests.conftest import compatible
@@ -199,7 +201,7 @@ def test_whoever_waited_too_long_meanwhile_still_has_its_cpus(cluster, api_serve
 
     def lock_late(*args: Any) -> None:
         lock_alone(*args)
-        monkeypatch.setattr(gangs, "utcnow", lambda: later)
+        monkeypatch.setattr(gangs, "agreed_now", lambda: later)
 
     lock_alone = clusters.lock_alone
     monkeypatch.setattr(clusters, "lock_alone", lock_late)
@@ -216,12 +218,30 @@ def test_nobody_waits_longer_than_the_first_may(cluster, api_server, monkeypatch
     remarks = [cluster.get(f"{PODS}/default/{name}").json["remarks"] for name in "ab"]
     assert remarks[0] == remarks[1]
     later = utcnow() + datetime.timedelta(seconds=91)
-    monkeypatch.setattr(gangs, "utcnow", lambda: later)
+    monkeypatch.setattr(gangs, "agreed_now", lambda: later)
     other = single("other", "16")
     preview = cluster.post(f"{PODS}/preview", {"pod": other, "nodeNames": ["host-0"]}).json
     assert preview["fitting"] == 1
     assert cluster.put(f"{PODS}/default/other", other).status_code == 201
     assert placed(cluster) == {"other"}
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize("days", [400, -400])
+def test_a_wrong_clock_ends_no_wait_early(cluster, api_server, database, monkeypatch, days):
+    """Of the process that asks while it is ahead, or that let the member wait while it was behind."""
+    clocks.needs_two(database)
+    by = datetime.timedelta(days=days)
+    with monkeypatch.context() as patch:
+        clocks.here(patch, min(by, datetime.timedelta(0)))
+        assert "1 of 3" in bind(cluster, api_server, member("a"), "host-0")
+    clocks.here(monkeypatch, max(by, datetime.timedelta(0)))
+    other = single("other", "16")
+    preview = cluster.post(f"{PODS}/preview", {"pod": other, "nodeNames": ["host-0"]}).json
+    assert preview["fitting"] == 0
+    assert cluster.put(f"{PODS}/default/other", other).status_code == 201
+    assert placed(cluster) == {"a", "other"}
+    assert cluster.get(f"{PODS}/default/a").json["node"] == "host-0"
 
 
 def filtered(cluster: Client, pod: dict[str, Any]) -> dict[str, Any]:
@@ -337,7 +357,7 @@ def test_a_gang_in_a_call_frees_those_who_wait(cluster, api_server):
 
 def late(monkeypatch: pytest.MonkeyPatch) -> None:
     later = utcnow() + datetime.timedelta(hours=11)
-    monkeypatch.setattr(gangs, "utcnow", lambda: later)
+    monkeypatch.setattr(gangs, "agreed_now", lambda: later)
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, other: Callable[[], object]) -> list[object]:
@@ -358,7 +378,7 @@ def test_a_member_that_was_bound_meanwhile_keeps_its_place(cluster, api_server, 
     assert "1 of 2" in bind(cluster, api_server, member("a", least=2), "host-0")
 
     def others_come() -> None:
-        monkeypatch.setattr(gangs, "utcnow", utcnow)
+        monkeypatch.setattr(gangs, "agreed_now", utcnow)
         assert bind(cluster, api_server, member("b", least=2), "host-1") == ""
         late(monkeypatch)
 

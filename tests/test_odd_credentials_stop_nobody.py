@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import lane_server
-from tests.hostile import Wire, request
+from tests.hostile import Wire, page_session, request
 from tests.patience import eventually
 from tests.server import RunningServer, database_url, running_service
 
@@ -60,6 +60,16 @@ def test_each_byte_is_answered(guarded: RunningServer, header: str, path: str, e
         assert wire.send(known).answer().status == 200
     assert guarded.workers() == workers
     assert "Traceback" not in guarded.log.read_text(errors="replace")
+
+
+@pytest.mark.parametrize(("beside", "expected"), [(499, 200), (500, 303)])
+def test_a_session_counts_among_as_many_cookies_as_a_browser_may_send(
+    guarded: RunningServer, beside: int, expected: int
+):
+    """Parsing thousands of cookies would hold up the event loop, and so every other caller."""
+    line = f"Cookie: {'a=1;' * beside}placement_session={page_session(guarded.url, TOKEN)}"
+    with Wire(guarded.url) as wire:
+        assert wire.send(get("/ui/map", line.encode())).answer().status == expected
 
 
 ODD = {

@@ -27,7 +27,7 @@ from werkzeug.test import TestResponse
 from placement.http.credentials import SECURE_SESSION_COOKIE, SESSION_COOKIE
 from placement.storage import database as storage
 from placement.storage import sessions, tables
-from placement.storage.database import utcnow
+from placement.storage.clock import utcnow
 from placement.storage.sessions import MOST_OF_A_USER, Sessions
 from placement.web import search, session
 from tests.client import Client

@@ -259,8 +259,8 @@ def test_what_has_expired_is_released_though_its_node_changes_meanwhile(
     assert cluster.put(f"{PODS}/noise", pod_manifest("1", qos="LS", node="n1")).status_code == 201
     body = reservation("kept", template=pod_manifest("14", nodeName="n1"))
     assert cluster.put(f"{CLUSTER}/reservations/kept", body).status_code == 201
-    now = gangs.utcnow
-    monkeypatch.setattr(gangs, "utcnow", lambda: now() + datetime.timedelta(hours=25))
+    now = gangs.agreed_now
+    monkeypatch.setattr(gangs, "agreed_now", lambda: now() + datetime.timedelta(hours=25))
     real = PodScheduler._release
     once = iter([lambda: cluster.delete(f"{PODS}/noise")])
 

@@ -16,7 +16,8 @@ from placement.pods import statements
 from placement.pods.statements import PodInsert
 from placement.storage import tables
 from placement.storage.backends.backend import Stamped
-from placement.storage.database import Database, utcnow
+from placement.storage.clock import utcnow
+from placement.storage.database import Database
 from placement.storage.failures import TryAgain
 from tests.client import Client
 from tests.conftest import compatible

@@ -26,8 +26,8 @@ WRITES = ("write", "single_write")
 def test_no_route_writes_for_a_get(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with described_service(tmp_path) as application:
         api = Client(application.test_client(), token=TOKEN)
-        now = gangs.utcnow
-        monkeypatch.setattr(gangs, "utcnow", lambda: now() + datetime.timedelta(days=30))
+        now = gangs.agreed_now
+        monkeypatch.setattr(gangs, "agreed_now", lambda: now() + datetime.timedelta(days=30))
         routes = [
             path for path, methods in api.get("/openapi.json").json["paths"].items() if "get" in methods
         ]

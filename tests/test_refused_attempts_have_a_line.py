@@ -11,8 +11,9 @@ import pytest
 
 from tests import lane_server
 from tests.client import unique
-from tests.hostile import Wire, request
+from tests.hostile import Wire, page_session, request
 from tests.patience import eventually
+from tests.server import database_url, running_service
 
 KNOWN = "X-Auth-Token: known-greedy\r\n"
 
@@ -90,3 +91,21 @@ def test_reading_is_no_attempt_and_nothing_forges_a_line(tmp_path: Path):
         assert '"POST /ext/v1/plans" status' not in text
         assert "\x1b" not in text
         assert '"- -" status: 400' in text
+
+
+def test_the_line_of_a_new_session_has_its_user(tmp_path: Path):
+    """Also where the first request of the session is refused before the application sees it."""
+    tokens, token = tmp_path / "tokens.yaml", "token-of-the-administrator-" + "a" * 20
+    tokens.write_text(f"{token}: {{user: root, project: ops, roles: [admin]}}\n")
+    tokens.chmod(0o600)
+    environment = {"OS_API__AUTH_STRATEGY": "token", "OS_API__TOKENS_FILE": str(tokens)}
+    with (
+        database_url("sqlite") as url,
+        running_service(url, workers=1, environment=environment) as server,
+        Wire(server.url) as wire,
+    ):
+        cookie = f"Cookie: placement_session={page_session(server.url, token)}\r\n"
+        head = "POST /ui/fits HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n"
+        assert wire.send(f"{head}{cookie}\r\n").answer().status == 413
+        line = 'user: root project: ops address: 127.0.0.1 "POST /ui/fits" status: 413'
+        eventually(True, lambda: line in server.log.read_text())

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from placement.pods import gangs, placing
+from placement.storage.database import Database
+from tests import clocks
 from tests.client import Client
 from tests.kubernetes import CLUSTER, add_nodes, cluster_of, pod_manifest
 from tests.reservations import AFFINITY, ALLOCATED, IGNORED, WEB, reservation
@@ -109,8 +111,8 @@ def test_what_nobody_used_is_released_when_the_time_is_over(cluster: Client, mon
     place(cluster, "stranger", "4", expect=409)
     later = datetime.timedelta(minutes=91)
     for module in (gangs, placing):
-        now = module.utcnow
-        monkeypatch.setattr(module, "utcnow", lambda now=now: now() + later)
+        now = module.agreed_now
+        monkeypatch.setattr(module, "agreed_now", lambda now=now: now() + later)
     preview = cluster.post(f"{CLUSTER}/pods/preview", pod_manifest("4")).json
     assert preview["fitting"] == 1
     assert [kept["name"] for kept in cluster.get(f"{CLUSTER}/nodes/n1").json["reservations"]] == ["fixed"]
@@ -165,12 +167,47 @@ def test_all_that_expired_ends_at_once_and_nothing_else(cluster: Client, monkeyp
     add_nodes(cluster, "n2")
     for name in ("a", "b", "c"):
         reserve(cluster, name, cpu="8", ttl="1h" if name < "c" else "0")
-    now = gangs.utcnow
-    monkeypatch.setattr(gangs, "utcnow", lambda: now() + datetime.timedelta(hours=2))
+    now = gangs.agreed_now
+    monkeypatch.setattr(gangs, "agreed_now", lambda: now() + datetime.timedelta(hours=2))
     listed = cluster.get(f"{CLUSTER}/reservations").json["reservations"]
     assert [(each["phase"], each["remarks"]) for each in listed[:2]] == [("Failed", ["expired"])] * 2
     assert listed[2]["phase"] == "Available"
     assert bound(cluster, "n1", "n2") == 8
+
+
+YEAR = datetime.timedelta(days=400)
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize("wrong", [clocks.here, clocks.at_the_server])
+def test_a_clock_that_is_ahead_ends_no_reservation(
+    cluster: Client, database: Database, monkeypatch: pytest.MonkeyPatch, wrong: Any
+):
+    clocks.needs_two(database)
+    for name in ("kept", "other"):
+        reserve(cluster, name, cpu="8", ttl="1h", allocateOnce=False)
+    with monkeypatch.context() as patch:
+        wrong(patch, YEAR)
+        assert shown(cluster)["phase"] == "Available"
+        assert bound(cluster, "n1") == 16
+        place(cluster, "stranger", "4", expect=409)
+        assert ALLOCATED in place(cluster, "web", "4", labels=WEB)["annotations"]
+    assert [shown(cluster, name)["phase"] for name in ("kept", "other")] == ["Available"] * 2
+
+
+@pytest.mark.both_databases
+def test_a_reservation_that_a_process_of_another_day_makes_lasts_as_long(
+    cluster: Client, database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    clocks.needs_two(database)
+    for name, by in (("behind", -YEAR), ("ahead", YEAR)):
+        with monkeypatch.context() as patch:
+            clocks.here(patch, by)
+            reserve(cluster, name, cpu="8", ttl="1h")
+    place(cluster, "stranger", "4", expect=409)
+    now = gangs.agreed_now
+    monkeypatch.setattr(gangs, "agreed_now", lambda: now() + datetime.timedelta(minutes=61))
+    assert [shown(cluster, name)["phase"] for name in ("behind", "ahead")] == ["Failed"] * 2
 
 
 def test_running_pods_say_from_which_reservation_they_take(cluster: Client):

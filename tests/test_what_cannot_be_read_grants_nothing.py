@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from placement.common.manifest import ManifestReport
 from placement.pods import clusters
 from tests.client import Client
 from tests.kubernetes import ALLOCS, CLUSTER, KUBELET, RESERVATION, node_manifests, pod_manifest
@@ -96,6 +97,19 @@ def test_the_former_list_stays_in_force(cluster: Client, listed: str, on_report:
     # Without the annotation nothing is reserved any more.
     assert imported(cluster, on_report) == []
     assert owners(cluster)[0] == "free"
+
+
+@pytest.mark.parametrize("reservation", [{"reservedCPUs": "0-"}, {"resources": {"memory": "much"}}])
+def test_no_words_of_a_warning_decide(
+    cluster: Client, monkeypatch: pytest.MonkeyPatch, reservation: dict[str, Any]
+):
+    warn = ManifestReport.warn
+    monkeypatch.setattr(ManifestReport, "warn", lambda self, sentence: warn(self, f"{sentence} (E17)"))
+    imported(cluster, **{RESERVATION: {"reservedCPUs": "0", "resources": {"memory": "2Gi"}}})
+    imported(cluster, **{RESERVATION: reservation})
+    assert owners(cluster)[0] == "reserved"
+    memory = cluster.get(NODE).json["resources"]["CUSTOM_NODE_MEMORY_MB"]
+    assert memory["capacity"] == 30 * 1024
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from placement.metrics.catalog import RETENTION_HELD
 from placement.storage import database as storage
 from placement.storage import tables
 from placement.storage.audit import AT_ONCE, Retention
-from placement.storage.database import Database, utcnow
+from placement.storage.clock import utcnow
+from placement.storage.database import Database
 
 KEEP = datetime.timedelta(days=90)
 DAY = datetime.timedelta(days=1)

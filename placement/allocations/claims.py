@@ -30,7 +30,8 @@ from placement.metrics.catalog import CLAIMS
 from placement.providers.statements import contents, providers
 from placement.providers.statements.names import ClassIds
 from placement.storage.audit import described, document
-from placement.storage.database import Database, Transaction, retry, run_in_transaction, utcnow
+from placement.storage.clock import utcnow
+from placement.storage.database import Database, Transaction, retry, run_in_transaction
 from placement.storage.failures import OutcomeUnknown, TryAgain, Unreachable
 
 # More than any max_unit, so such an amount is refused for its units; larger ones need not be distinguished.

@@ -115,13 +115,16 @@ class ManifestReport:
     """A collection of findings and warnings in the order in which they occurred, each once.
 
     `consequence` is what becomes of soft fields that cannot be read, in the words of their warnings.
+    `withholds`: these fields say what a node withholds from pods.
     """
 
-    def __init__(self, consequence: str = "ignored") -> None:
+    def __init__(self, consequence: str = "ignored", *, withholds: bool = False) -> None:
         self._consequence = consequence
+        self._withholds = withholds
         self._findings: dict[str, None] = {}
         self._warnings: dict[str, None] = {}
         self._overlooked: dict[str, None] = {}
+        self._withholding: dict[str, None] = {}
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -138,10 +141,18 @@ class ManifestReport:
         """Every complaint about a soft field, one line each; it is a warning, too."""
         return tuple(self._overlooked)
 
+    @property
+    def withholding(self) -> tuple[str, ...]:
+        """Every warning that what a node withholds cannot be read, one line each."""
+        return tuple(self._withholding)
+
     def overlook(self, sentence: str) -> None:
         """Record that a soft field cannot be read, as a warning with the consequence."""
         self._overlooked[_one_line(sentence)] = None
-        self.warn(f"{sentence}; {self._consequence}")
+        warning = f"{sentence}; {self._consequence}"
+        self.warn(warning)
+        if self._withholds:
+            self._withholding[_one_line(warning)] = None
 
     def refuse(self, sentence: str) -> None:
         """Record a reason to refuse the manifests."""
@@ -156,6 +167,7 @@ class ManifestReport:
         self._findings |= other._findings
         self._warnings |= other._warnings
         self._overlooked |= other._overlooked
+        self._withholding |= other._withholding
         return bool(other._findings or other._warnings)
 
     def raise_findings(self) -> None:

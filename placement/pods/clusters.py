@@ -18,7 +18,6 @@ from placement.pods.cache import NodeLoader, canonical_report, facts_of
 from placement.pods.koordinator.node import (
     import_like,
     import_node,
-    is_about_withholding,
     unreadable_withholding,
     with_admitted,
     with_former_withholding,
@@ -160,7 +159,7 @@ class NodeImports:
                 elif place not in refused:
                     try:
                         read = reading.of(each)
-                        if any(map(is_about_withholding, read.imported.warnings)):
+                        if read.imported.withholding:
                             with self._database.read() as connection:
                                 former = clusters.find_node(connection, cluster.id, each.name)
                             read = reading.of(_withholding_as_before(former, each))

@@ -28,7 +28,7 @@ from placement.pods.reading import PodDocument
 from placement.pods.rows import PodAnswer
 from placement.pods.scheduler import PlacementResult
 from placement.pods.service import ClaimedElsewhere, Pods, Precondition
-from placement.storage.database import utcnow
+from placement.storage.clock import utcnow
 
 
 class Binder(Protocol):

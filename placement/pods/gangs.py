@@ -22,7 +22,7 @@ from placement.pods.model import RecordedPod
 from placement.pods.node_info import NodeInfo
 from placement.pods.reading import PodDocument
 from placement.pods.snapshot import NodeColumns
-from placement.storage.database import utcnow
+from placement.storage.clock import agreed_now, server_now
 
 AVAILABLE, SUCCEEDED, FAILED = "Available", "Succeeded", "Failed"
 """The phases of a reservation: on its node, used by its only owner, expired."""
@@ -97,7 +97,7 @@ class GangStatus:
     @property
     def until(self) -> datetime.datetime:
         """Return when waiting ends: as soon as it does for the first member that waits."""
-        return min(self.ends, default=utcnow() + self.gang.waiting_time)
+        return min(self.ends, default=server_now() + self.gang.waiting_time)
 
     def __str__(self) -> str:
         """Return the gangs with their numbers."""
@@ -137,7 +137,7 @@ def standing_of(
 
 def overdue(nodes: Mapping[int, NodeInfo]) -> list[Waiting]:
     """Return the pods on these nodes, by host provider, that have waited long enough."""
-    now = utcnow()
+    now = agreed_now()
     return [
         Waiting(pod, node)
         for node in nodes.values()
@@ -158,7 +158,7 @@ def due_on(nodes: Mapping[int, NodeInfo]) -> list[Ending]:
 
 def has_expired(reservation: RecordedPod) -> bool:
     """Return whether a reservation has expired by now."""
-    return reservation.keeps is not None and reservation.keeps.is_over(utcnow())
+    return reservation.keeps is not None and reservation.keeps.is_over(agreed_now())
 
 
 def gang_to_place(document: PodDocument) -> Gang | None:

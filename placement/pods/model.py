@@ -226,6 +226,7 @@ class NodeImport(HostCpus):
     `amplification` has the host's ratios above 1 by Kubernetes resource name. `zones` are the amounts of NUMA
     nodes by resource as reported, to be multiplied unless `zones_amplified`: millicores for `cpu`, else bytes
     or pieces. `resource_names` leads from each resource class in the tree to its Kubernetes resource.
+    `withholding` are the warnings that what the host withholds from pods cannot be read.
     """
 
     name: str
@@ -238,6 +239,7 @@ class NodeImport(HostCpus):
     ls_pools: tuple[SharedPool, ...]
     be_pools: tuple[SharedPool, ...]
     warnings: tuple[str, ...]
+    withholding: tuple[str, ...]
 
 
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "placement/koordinator/provider")

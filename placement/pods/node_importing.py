@@ -151,7 +151,8 @@ class NodeImporting:
         for place, each in going.items():
             with self._concerning(place):
                 self._write(each, each.before, each.after)
-            warnings, state = each.imported.warnings, each.state or each.former
+            warnings = (*each.imported.warnings, *each.change.warnings)
+            state = each.state or each.former
             if state is not None:
                 held = {} if each.state is None else {**state.others, **state.beside}
                 beyond = beyond_offers(each.described.template.offers, state.holders, held)

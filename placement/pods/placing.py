@@ -43,7 +43,7 @@ from placement.pods.rules.numa import allocate_on_host
 from placement.pods.rules.rule import PodShape
 from placement.pods.snapshot import NodeColumns
 from placement.pods.statements import StoredPod
-from placement.storage.database import utcnow
+from placement.storage.clock import agreed_now
 
 
 def placed(ranked: Ranked, incoming: PodSpec, document: PodDocument) -> PodPlacement:
@@ -341,7 +341,7 @@ class PlaceChoice:
                 ranking = IgnoringRanking(of_shape)
             else:
                 nodes = [node.name for node in view.reserved.values()]
-                ranking = ReservationRanking(of_shape, incoming, document.manifest, nodes, utcnow())
+                ranking = ReservationRanking(of_shape, incoming, document.manifest, nodes, agreed_now())
         if not (view.has_affinity or incoming.rules.say_anything):
             return ranking
         return RuledRanking(ranking, incoming.rules, view.placed, columns)

@@ -41,7 +41,8 @@ from placement.pods.statements import PodFilter, PodHead, StoredPod
 from placement.pods.writer import PodKey, PodMoves, PodWriter
 from placement.providers.statements import providers
 from placement.providers.statements.clusters import found, unknown_node, unknown_pod
-from placement.storage.database import Database, retry_until_deadline, utcnow
+from placement.storage.clock import agreed_now, server_now
+from placement.storage.database import Database, retry_until_deadline
 
 
 class Precondition(NamedTuple):
@@ -416,14 +417,14 @@ def _read(
     `known` are the rows of that name, by uid.
     """
     cluster = view.facts.name
-    read = import_reservation(manifest, utcnow())
+    read = import_reservation(manifest, server_now())
     if read.name != name:
         raise BadRequest(f"Reservation.metadata.name: {read.name!r} is not that of the path, {name!r}")
     uid = checked_uid("Reservation", read.uid or derived_uid(cluster, statements.RESERVED, name))
     before = held_by(known[uid]).keeps if uid in known else None
     if before is not None:
         read = read.seen_first(before.since)
-    if read.terms.is_over(utcnow()) and uid not in known:
+    if read.terms.is_over(agreed_now()) and uid not in known:
         raise BadRequest(f"Reservation.spec: it expired at {read.terms.expires_at} already")
     metadata = {**read.template["metadata"], "name": name, "uid": uid}
     spec = {key: value for key, value in read.template["spec"].items() if key != "nodeName"}

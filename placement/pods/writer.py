@@ -52,7 +52,8 @@ from placement.pods.statements import PodInsert, StoredPod
 from placement.providers.statements import clusters, providers
 from placement.providers.statements.clusters import Cluster
 from placement.providers.statements.names import ClassIds
-from placement.storage.database import Database, Transaction, utcnow
+from placement.storage.clock import agreed_now, utcnow
+from placement.storage.database import Database, Transaction
 from placement.storage.failures import TryAgain, Unreachable
 
 POD = "POD"
@@ -541,7 +542,7 @@ def _returning(
     for row in statements.reservations(transaction, attributes.cluster_id, by_uid.keys()):
         pod = by_uid[row.uid]
         keeps = held_by(row).keeps
-        if pod.root_id is None or keeps is None or keeps.is_over(transaction.now):
+        if pod.root_id is None or keeps is None or keeps.is_over(agreed_now()):
             continue
         if was_ended_by(row, used_by(f"{pod.namespace}/{pod.name}", pod.uid)):
             found.setdefault(pod.root_id, []).append(row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,20 +30,24 @@ class InTheWay(Conflict):
     code = "placement.inventory.inuse"
 
     def __init__(self, what: str, obstacles: Collection[str]) -> None:
-        listed = sorted(obstacles)
-        shown = listed[:_SHOWN] + ([f"and {len(listed) - _SHOWN} more"] if len(listed) > _SHOWN else [])
-        super().__init__(f"{what} In the way: {'; '.join(shown)}.")
+        super().__init__(f"{what} In the way: {'; '.join(_shown(sorted(obstacles)))}.")
+
+
+def _shown(listed: list[str]) -> list[str]:
+    """Return the first entries of a list, and in words how many more there are."""
+    return listed[:_SHOWN] + ([f"and {len(listed) - _SHOWN} more"] if len(listed) > _SHOWN else [])
 
 
 @dataclass(slots=True)
 class TreeChange:
-    """A change of a tree: the names of providers created, changed and deleted."""
+    """A change of a tree: the names of providers created, changed and deleted, and what was left out."""
 
     created: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     # Whether inventories or traits were removed, so that classes or traits may be without any use.
     lost: bool = field(default=False, compare=False)
+    warnings: list[str] = field(default_factory=list, compare=False)
 
 
 Brought = tuple[int, TreeChange]
@@ -69,7 +73,9 @@ def bring_about(
     Unchanged providers keep their generation; providers that no import made stay. A tree that may not be
     changed stays as it is. It gets InTheWay if allocations would lose what they hold, or staying providers
     their parent, and Conflict if a uuid belongs to another tree. With `cuts`, inventories shrink below their
-    use, and used ones that would disappear stay with nothing to give. Raises TreeRefused.
+    use, and used ones that would disappear stay with nothing to give. New traits for which the cluster has no
+    room are left out where they are optional: the last of them, in order of the specs and of their names.
+    Raises TreeRefused.
     """
     return _TreeWriter(transaction, specs, cluster_id, cuts=cuts).run()
 
@@ -103,6 +109,18 @@ class _Tree:
         return [
             row for uuid, row in self.present.items() if uuid not in wanted and row.cluster_id == cluster_id
         ]
+
+    def leave_out(self, traits: Collection[str]) -> None:
+        """Take traits from the spec; if it has any of them a warning names these."""
+        lacking = sorted({name for spec in self.spec.providers for name in spec.traits.intersection(traits)})
+        if not lacking:
+            return
+        self.change.warnings.append(
+            f"Node.metadata.labels: {len(lacking)} new traits are left out, as a cluster may have "
+            f"{_MOST_TRAITS}: {', '.join(_shown(lacking))}; import the node again when there is room"
+        )
+        specs = (replace(spec, traits=spec.traits.difference(lacking)) for spec in self.spec.providers)
+        self.spec = TreeSpec(tuple(specs))
 
     def keep_what_is_in_use(self, records: Mapping[int, Mapping[int, Stored]], cluster_id: int) -> None:
         """Add to the spec what is in use beyond it, with the providers above.
@@ -149,8 +167,8 @@ class _TreeWriter:
         if self._cuts:
             for tree in self._trees:
                 tree.keep_what_is_in_use(records, self._cluster_id)
-        class_ids = self._ids_of(tables.resource_classes, lambda spec: spec.inventories)
-        trait_ids = self._ids_of(tables.traits, lambda spec: spec.traits)
+        class_ids = self._class_ids()
+        trait_ids = self._trait_ids()
         gone = self._without_obstacles(records)
         fresh = self._create()
         self._write_inventories(records, class_ids)
@@ -196,42 +214,68 @@ class _TreeWriter:
                     refused.setdefault(tree.spec.root.uuid, error)
         self._refuse(refused)
 
-    def _ids_of(self, table: Any, named: Callable[[ProviderSpec], Collection[str]]) -> Mapping[str, int]:
-        """Return the ids of the names, created where they are missing. Raises TryAgain, TreeRefused."""
-        wanted = {name for _, spec in self._specs() for name in named(spec)}
-        found = names.ids_of(self._transaction, table, wanted, keep=True)
+    def _class_ids(self) -> Mapping[str, int]:
+        """Return the ids of the classes, created where they are missing. Raises TryAgain, TreeRefused."""
+        wanted = {name for _, spec in self._specs() for name in spec.inventories}
+        found = names.ids_of(self._transaction, tables.resource_classes, wanted, keep=True)
         missing = wanted - found.keys()
         if missing:
-            self._require_room(table, missing, named)
+            self._require_room(missing)
+        return {**found, **self._created(tables.resource_classes, missing)}
+
+    def _trait_ids(self) -> Mapping[str, int]:
+        """Return the ids of the traits, created where they are missing. Raises TryAgain."""
+        wanted = {name for _, spec in self._specs() for name in spec.traits}
+        found = names.ids_of(self._transaction, tables.traits, wanted, keep=True)
+        missing = wanted - found.keys()
+        if missing:
+            missing -= self._leave_out(missing, found.values())
+        return {**found, **self._created(tables.traits, missing)}
+
+    def _created(self, table: Any, missing: Collection[str]) -> Mapping[str, int]:
+        """Create resource classes or traits, and return their ids. Raises TryAgain."""
         for name in sorted(missing):
             names.create(self._transaction, table, name, made_by_import=True)
-        found |= names.ids_of(self._transaction, table, missing, keep=True)
-        if wanted - found.keys():
+        found = names.ids_of(self._transaction, table, missing, keep=True)
+        if len(found) < len(missing):
             raise TryAgain("Another writer removed resource classes or traits at the same moment.")
         return found
 
-    def _require_room(
-        self, table: Any, missing: Collection[str], named: Callable[[ProviderSpec], Collection[str]]
-    ) -> None:
-        """Raise TreeRefused for the first tree with more new names than the cluster may have."""
-        # The cluster is locked: no other import adds names meanwhile.
-        if table is tables.resource_classes:
-            most, count = _MOST_CLASSES, providers.count_classes
-            begin, end = (
-                "Node.status.allocatable: resource class",
-                "the inventories of the cluster have {} classes",
-            )
-        else:
-            most, count = _MOST_TRAITS, providers.count_traits
-            begin, end = "Node.metadata.labels: trait", "the providers of the cluster have {} traits"
-        room = most - count(self._transaction, self._cluster_id)
+    # The cluster is locked: no other import adds names while they are counted.
+
+    def _require_room(self, missing: Collection[str]) -> None:
+        """Raise TreeRefused for the first tree with more new classes than the cluster may have."""
+        room = _MOST_CLASSES - providers.count_classes(self._transaction, self._cluster_id)
         fresh: set[str] = set()
         for tree, spec in self._specs():
-            own = set(missing).intersection(named(spec))
+            own = set(missing).intersection(spec.inventories)
             fresh |= own
             if len(fresh) > room:
-                reason = f"{begin} {min(own)} would be new, and {end.format(most)} already"
+                reason = (
+                    f"Node.status.allocatable: resource class {min(own)} would be new, and the inventories "
+                    f"of the cluster have {_MOST_CLASSES} classes already"
+                )
                 raise TreeRefused(reason, tree.spec.root.uuid)
+
+    def _leave_out(self, missing: Collection[str], found: Collection[int]) -> set[str]:
+        """Take new optional traits from the trees, as far as the cluster has no room; return these traits.
+
+        `found` are the ids of the other traits that the trees will have.
+        """
+        required = {name for _, spec in self._specs() for name in spec.traits - spec.optional_traits}
+        optional = dict.fromkeys(
+            name
+            for _, spec in self._specs()
+            for name in sorted(spec.optional_traits.intersection(missing) - required)
+        )
+        # What only these trees have now, and will not have any more, makes room.
+        roots = [tree.ids[tree.spec.root.uuid] for tree in self._trees if tree.ids]
+        staying = providers.traits_beside(self._transaction, self._cluster_id, roots).union(found)
+        room = _MOST_TRAITS - len(staying) - (len(missing) - len(optional))
+        left_out = set(list(optional)[max(room, 0) :])
+        for tree in self._trees:
+            tree.leave_out(left_out)
+        return left_out
 
     # -- what may not happen ------------------------------------------------------------------------
 

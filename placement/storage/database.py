@@ -23,6 +23,7 @@ from placement.storage.audit import Retention
 from placement.storage.backends.backend import HISTORY_KEY, Backend, History, SingleWrite, supported
 from placement.storage.backends.postgresql import PostgreSQL
 from placement.storage.backends.sqlite import SQLite
+from placement.storage.clock import utcnow
 from placement.storage.failures import Diagnosis, Incidents, OutcomeUnknown, TryAgain, Unreachable
 from placement.storage.tables import Revision
 
@@ -59,11 +60,6 @@ _LOST_COMMIT = (
     "The database connection was lost while committing; the change may or may not be stored. "
     "Repeating the same request settles it."
 )
-
-
-def utcnow() -> datetime.datetime:
-    """Return the present in UTC without a zone, as the tables keep it."""
-    return datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
 
 
 class Executor(Protocol):

@@ -17,7 +17,8 @@ import secrets
 import sqlalchemy as sa
 
 from placement.storage import tables
-from placement.storage.database import Database, utcnow
+from placement.storage.clock import utcnow
+from placement.storage.database import Database
 
 _SECONDS = 12 * 3600
 MOST_OF_A_USER = 20

@@ -47,13 +47,17 @@ class ProviderInventories:
 
 @dataclass(frozen=True, slots=True)
 class ProviderSpec:
-    """One provider of a wanted tree; `parent_uuid` is None for the root."""
+    """One provider of a wanted tree; `parent_uuid` is None for the root.
+
+    `optional_traits` are the part of its `traits` that is left out where the cluster has no room for it.
+    """
 
     uuid: str
     name: str
     parent_uuid: str | None = None
     inventories: Mapping[str, Inventory] = field(default_factory=dict)
     traits: frozenset[str] = frozenset()
+    optional_traits: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,8 +128,7 @@ def read_pod_allocs(
     return tuple(managed.values()), tuple(others.values())
 
 
-CLOSED = "until it can be read, no pod gets CPUs of its own there"
-"""The consequence of what withholds CPUs and cannot be read, in the words of warnings."""
+_CLOSED = "until it can be read, no pod gets CPUs of its own there"
 
 
 def read_host_cpus(node: Manifest, nrt: Manifest, profile: Profile) -> HostCpus:
@@ -158,7 +157,7 @@ def read_withheld(node: Manifest, nrt: Manifest, topology: CpuTopology, profile:
     and an exclusive SYSTEM list. What cannot be read of these may be any CPU: it is `unreadable`, with a
     warning, and no pod gets CPUs of its own there. Source: koordinator.md, "Unallocatable CPUs".
     """
-    own = ManifestReport(consequence=CLOSED)
+    own = ManifestReport(consequence=_CLOSED, withholds=True)
 
     def read(annotation: Field) -> Field:
         return annotation.softly().reported_to(own).json()

@@ -42,7 +42,6 @@ from placement.engine.numa.cpus import (
 from placement.engine.numa.host import Amounts, NumaPolicy, NumaStrategy, amplified
 from placement.pods.koordinator import annotations as keys
 from placement.pods.koordinator.host_cpus import (
-    CLOSED,
     read_host_cpus,
     read_host_policies,
     read_known_cpus,
@@ -100,7 +99,10 @@ def import_node(
     offers[""] = host_inventories(host, offered_below, names)
     cores = core_inventories(cpus, policies.bind)
     classes = frozenset({CORE_CLASS} if cores else ()).union(*offers.values())
-    traits = host_traits(host, policies, cpus) | label_traits({key: host.label(key) for key in labels})
+    traits, of_labels = (
+        host_traits(host, policies, cpus),
+        label_traits({key: host.label(key) for key in labels}),
+    )
     ls_pools, be_pools = (
         read_shared_pools(topology.annotation(key).softly().json())
         for key in (keys.LS_SHARED_POOLS, keys.BE_SHARED_POOLS)
@@ -109,7 +111,7 @@ def import_node(
     return NodeImport(
         **{each.name: getattr(cpus, each.name) for each in fields(cpus)},
         name=identity.host,
-        tree=build_tree(identity, offers, cores, traits, cpus.topology),
+        tree=build_tree(identity, offers, cores, traits, of_labels, cpus.topology),
         policies=policies,
         amplification=ratios,
         zones_amplified=is_amplified,
@@ -118,6 +120,7 @@ def import_node(
         ls_pools=ls_pools,
         be_pools=be_pools,
         warnings=report.warnings,
+        withholding=report.withholding,
     )
 
 
@@ -134,10 +137,10 @@ def import_like(
     """
     report = ManifestReport()
     host, _, identity = _read_manifests(cluster, node, nrt, report)
-    traits = label_traits({key: host.label(key) for key in labels})
+    of_labels = label_traits({key: host.label(key) for key in labels})
     if report.findings or not set(report.warnings) <= set(like.warnings):
         return None
-    return replace(like, name=identity.host, tree=renamed(like.tree, identity, traits))
+    return replace(like, name=identity.host, tree=renamed(like.tree, identity, of_labels))
 
 
 def _read_manifests(
@@ -182,12 +185,7 @@ def unreadable_withholding(
     topology = Manifest(Field(_NRT, nrt or {}, report))
     read_withheld(host, topology, CpuTopology(), Profile(profile))
     host_reservation(host.annotation(keys.RESERVATION))
-    return tuple(filter(is_about_withholding, report.warnings))
-
-
-def is_about_withholding(warning: str) -> bool:
-    """Return whether a warning says that what a node withholds cannot be read."""
-    return warning.endswith((CLOSED, _ALL_TAKEN))
+    return report.withholding
 
 
 def with_former_withholding(
@@ -247,7 +245,7 @@ def host_reservation(annotation: Field) -> Callable[[str, Fraction], Fraction]:
     and no batch resources ever. All of a resource is taken if it cannot be read how much, and of each
     resource if the annotation cannot be read at all. Source: koordinator.md, "Reservation annotation".
     """
-    own = ManifestReport(consequence=_ALL_TAKEN)
+    own = ManifestReport(consequence=_ALL_TAKEN, withholds=True)
     parsed = annotation.softly().reported_to(own).json()
     resources = parsed.member("resources").members()
     is_readable = not own.overlooked
@@ -481,16 +479,19 @@ def build_tree(
     offers: Mapping[str, Inventories],
     cores: Mapping[CoreId, Inventory],
     traits: frozenset[str],
+    of_labels: frozenset[str],
     topology: CpuTopology,
 ) -> TreeSpec:
-    """Return the tree of a host with these traits; `offers` are by path, every core lies in a NUMA node.
+    """Return the tree of a host with its own traits and the ones of its labels.
 
-    The socket is no level of its own (koordinator.md, "Tree").
+    `offers` are by path, every core lies in a NUMA node. Traits of labels may be left out. Traits of the host
+    may not, because queries of pods forbid some of them. The socket is no level of its own (koordinator.md,
+    "Tree").
     """
 
     def providers() -> Iterator[ProviderSpec]:
         root = identity.uuid()
-        yield ProviderSpec(root, identity.name(), None, offers[""], traits)
+        yield ProviderSpec(root, identity.name(), None, offers[""], traits | of_labels, of_labels)
         for path, inventories in offers.items():
             if path:
                 yield ProviderSpec(identity.uuid(path), identity.name(path), root, inventories, NUMA_TRAITS)
@@ -502,8 +503,8 @@ def build_tree(
     return TreeSpec(tuple(providers()))
 
 
-def renamed(tree: TreeSpec, identity: HostIdentity, traits: frozenset[str]) -> TreeSpec:
-    """Return the tree of another host that is like this one, with more traits at its root."""
+def renamed(tree: TreeSpec, identity: HostIdentity, of_labels: frozenset[str]) -> TreeSpec:
+    """Return the tree of another host that is like this one without labels, with the traits of its labels."""
     host = tree.root.name
     paths = {spec.uuid: spec.name.removeprefix(host).removeprefix("/") for spec in tree.providers}
     uuids = {uuid: identity.uuid(path) for uuid, path in paths.items()}
@@ -514,7 +515,8 @@ def renamed(tree: TreeSpec, identity: HostIdentity, traits: frozenset[str]) -> T
                 identity.name(paths[spec.uuid]),
                 None if spec.parent_uuid is None else uuids[spec.parent_uuid],
                 spec.inventories,
-                spec.traits if spec.parent_uuid is not None else spec.traits | traits,
+                spec.traits if spec.parent_uuid is not None else spec.traits | of_labels,
+                spec.optional_traits if spec.parent_uuid is not None else of_labels,
             )
             for spec in tree.providers
         )

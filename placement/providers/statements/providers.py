@@ -535,19 +535,22 @@ def tree_members(connection: Executor, root_id: int) -> list[TreeMember]:
 
 def count_classes(connection: Executor, cluster_id: int) -> int:
     """Return how many resource classes there are in inventories that imports of a cluster made."""
-    return _count_names(connection, tables.inventories, "resource_class_id", cluster_id)
-
-
-def count_traits(connection: Executor, cluster_id: int) -> int:
-    """Return how many traits the providers have that imports of a cluster made."""
-    return _count_names(connection, tables.provider_traits, "trait_id", cluster_id)
-
-
-def _count_names(connection: Executor, uses: sa.Table, name: str, cluster_id: int) -> int:
+    uses = tables.inventories
     statement = (
-        sa.select(sa.func.count(sa.distinct(uses.c[name])))
+        sa.select(sa.func.count(sa.distinct(uses.c.resource_class_id)))
         .join(tables.providers, tables.providers.c.id == uses.c.resource_provider_id)
         .where(tables.providers.c.cluster_id == cluster_id)
     )
     found: int = connection.execute(statement).scalar_one()
     return found
+
+
+def traits_beside(connection: Executor, cluster_id: int, roots: Collection[int]) -> set[int]:
+    """Return the ids of the traits of all imported providers of a cluster that are not below these roots."""
+    statement = (
+        sa.select(_traits.c.trait_id)
+        .distinct()
+        .join(_self, _self.c.id == _traits.c.resource_provider_id)
+        .where(_self.c.cluster_id == cluster_id, _root_id.not_in(sorted(roots)))
+    )
+    return set(connection.execute(statement).scalars())

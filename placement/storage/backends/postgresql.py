@@ -6,6 +6,7 @@ import math
 import re
 import select
 import sys
+import time
 from array import array
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -21,7 +22,7 @@ from sqlalchemy.dialects import postgresql
 
 from placement.engine.domain import request_scope
 from placement.engine.forest.providers import NumberColumn
-from placement.storage import failures, records, tables
+from placement.storage import clock, failures, records, tables
 from placement.storage.backends import postgresql_claims
 from placement.storage.backends.backend import Backend, History, SingleWrite, Stamped, described_server
 from placement.storage.backends.postgresql_driver import GRACE_SECONDS, Dialect, WatchedConnection
@@ -182,9 +183,10 @@ _TRANSPORT = {
     # For so many milliseconds the server may leave what was sent unacknowledged.
     "tcp_user_timeout": 10_000,
 }
-# Which server it is, for the history, also for a user that may not read the control file.
+# The time there, and which server it is, for the history; also for a user that may not read the control file.
 _IDENTITY, _IDENTITY_WITHOUT_SYSTEM = (
-    f"SELECT concat_ws('/', {system}, (SELECT oid FROM pg_database WHERE datname = current_database()), "
+    f"SELECT extract(epoch FROM clock_timestamp()), concat_ws('/', {system}, "
+    "(SELECT oid FROM pg_database WHERE datname = current_database()), "
     "extract(epoch FROM pg_postmaster_start_time()), "
     "extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time()))"
     for system in ("(SELECT system_identifier FROM pg_control_system())::text", "NULL")
@@ -246,7 +248,10 @@ class PostgreSQL(Backend):
         return dialect.connect(*arguments, **options)
 
     def prepare(self, connection: Any) -> str:
-        """Set the limits of a new connection by statements: poolers refuse or drop start-up parameters."""
+        """Set the limits of a new connection by statements: poolers refuse or drop start-up parameters.
+
+        The clock of the server comes with the answer.
+        """
         settings = (
             f"SET statement_timeout = {_milliseconds(self._statement_seconds)}; "
             f"SET lock_timeout = {_milliseconds(self._lock_seconds)}; "
@@ -257,11 +262,14 @@ class PostgreSQL(Backend):
             "SET jit = off; "
         )
         with connection.cursor() as cursor:
+            asked = time.monotonic()
             try:
                 cursor.execute(settings + _IDENTITY)
             except psycopg2.errors.InsufficientPrivilege:
                 cursor.execute(settings + _IDENTITY_WITHOUT_SYSTEM)
-            return str(cursor.fetchone()[0])
+            seconds, identity = cursor.fetchone()
+            clock.note_server(float(seconds), asked, time.monotonic())
+            return str(identity)
 
     def is_present(self, opened: str) -> bool:
         """Return whether the newest connection of this process was to that server."""
