@@ -28,7 +28,6 @@ from benchmarks.wire import Wire
 from tests.faults.around_kubernetes import CLUSTER, TOKEN, Lab, lab, together
 from tests.real_kubernetes import PROGRAMS, VARIABLE, programs, running_control_plane
 from tests.server import database_url
-from tests.synchronizing import pod_manifest
 
 _ROWS = tuple((cpu, cpu // 2, cpu // 32, cpu // 32) for cpu in range(64))
 _ZONES = {numa: {"cpu": "32", "memory": "128Gi"} for numa in range(2)}
@@ -95,20 +94,12 @@ def _around() -> Iterator[Lab]:
         yield around
 
 
-def _waiting(around: Lab, name: str) -> dict[str, Any]:
-    """A new pod that wants two CPUs of its own, as the API server has it."""
-    manifest = pod_manifest(name)
-    del manifest["metadata"]["uid"], manifest["status"]
-    created: dict[str, Any] = around.kubernetes.create(manifest)
-    return created
-
-
 def _calls(around: Lab, names: list[str]) -> dict[str, Timing]:
     """Ask and bind as kube-scheduler does, pod by pod on one connection."""
     timings = {verb: Timing() for verb in ("filter", "prioritize", "bind")}
     wire, hosts = Wire(around.url, token=TOKEN), itertools.cycle(names)
     for number in range(_CALLS):
-        pod = _waiting(around, f"asked-{number}")
+        pod = around.create_pod(f"asked-{number}")
         who = pod["metadata"]
         binding = {
             "PodName": who["name"],
@@ -128,7 +119,7 @@ def _calls(around: Lab, names: list[str]) -> dict[str, Timing]:
 
 def _rate(around: Lab, extenders: list[dict[str, Any]], pods: int, seconds: int) -> float:
     """How many pods per second a kube-scheduler binds that starts when so many wait."""
-    together([partial(_waiting, around, f"waits-{number}") for number in range(pods)])
+    together([partial(around.create_pod, f"waits-{number}") for number in range(pods)])
     # Lists of all that wait would cost the API server more than binding some of them.
     with (
         around.kubernetes.watch(_WAITING, _STARTS_WITHIN_SECONDS + seconds) as events,

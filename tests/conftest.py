@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from placement.storage.database import Database
 from tests.api_server import ApiServer, running_api_server
 from tests.browser import MISSING, chromium, running_browser
 from tests.client import Client, unique
-from tests.real_kubernetes import PROGRAMS, VARIABLE, ControlPlane, programs, running_control_plane
+from tests.real_kubernetes import PROGRAMS, VARIABLE, ControlPlane, programs, releases, running_control_plane
 from tests.server import BACKENDS, RunningServer, database_url, hosted, running_service
 from tests.synchronizing import Surroundings
 
@@ -256,13 +257,25 @@ def examples_url() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A real Kubernetes, which the tests of a session share: `clear` it before use."""
-    source = programs()
-    if source is None:
-        pytest.skip(f"NOT RUN: {VARIABLE} names no folder with {', '.join(PROGRAMS)}")
-    with running_control_plane(source, tmp_path_factory.mktemp("kubernetes")) as running:
+def control_planes(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[[Path | None], ControlPlane]]:
+    """A real Kubernetes by the folder of its release, each started once: the tests of a session share it."""
+    with ExitStack() as stack:
+
+        @cache
+        def running(release: Path | None) -> ControlPlane:
+            if release is None:
+                pytest.skip(f"NOT RUN: {VARIABLE} names no folder with {', '.join(PROGRAMS)}")
+            return stack.enter_context(running_control_plane(release, tmp_path_factory.mktemp("kubernetes")))
+
         yield running
+
+
+@pytest.fixture(scope="session")
+def control_plane(control_planes: Callable[[Path | None], ControlPlane]) -> ControlPlane:
+    """A real Kubernetes: `clear` it before use."""
+    return control_planes(programs())
 
 
 @pytest.fixture
@@ -271,3 +284,14 @@ def kubernetes(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     control_plane.clear()
     yield control_plane
     control_plane.clear()
+
+
+@pytest.fixture(params=releases() or [None], ids=lambda folder: folder and folder.name)
+def any_kubernetes(
+    request: pytest.FixtureRequest, control_planes: Callable[[Path | None], ControlPlane]
+) -> Iterator[ControlPlane]:
+    """A real Kubernetes of each release there is, without nodes and pods."""
+    running = control_planes(request.param)
+    running.clear()
+    yield running
+    running.clear()

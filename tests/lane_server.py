@@ -92,7 +92,7 @@ class FailingLoop(EventLoop):
 
 
 class Application:
-    """Sleeps, echoes, and sends large answers; tokens and sessions `known-USER/...` are of this user."""
+    """Waits, echoes, and sends large answers; tokens and sessions `known-USER/...` are of this user."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -104,6 +104,8 @@ class Application:
             return []
         query = {name: values[0] for name, values in parse_qs(environ["QUERY_STRING"]).items()}
         self._note("begun", query)
+        while "held" in query and not (self._folder / f"free-{query['held']}").exists():
+            time.sleep(0.02)
         time.sleep(float(query.get("sleep", 0)))
         until = time.monotonic() + float(query.get("spin", 0))
         while time.monotonic() < until:
@@ -158,6 +160,10 @@ class Running:
     def has_noted(self, event: str, name: str) -> bool:
         """Whether the application has begun, or closed, what was called so."""
         return (self.folder / f"{event}-{name}").exists()
+
+    def free(self, held: str) -> None:
+        """Let the requests go on that are `held` by this name, those that come later included."""
+        (self.folder / f"free-{held}").touch()
 
     def workers(self) -> list[int]:
         """The process ids of the workers."""

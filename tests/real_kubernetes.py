@@ -179,9 +179,10 @@ class ControlPlane:
             self.call("DELETE", f"/api/v1/namespaces/default/pods/{name}?gracePeriodSeconds=0")
 
     def clear(self) -> None:
-        """Delete what tests create."""
+        """Delete what tests create, and what was written about it."""
         for path in (
             "/api/v1/namespaces/default/pods?gracePeriodSeconds=0",
+            "/api/v1/namespaces/default/events",
             "/api/v1/nodes",
             "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies",
         ):

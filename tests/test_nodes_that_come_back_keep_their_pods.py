@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,9 @@ from placement.app import build
 from placement.client.client import ServiceError
 from placement.engine.numa.cpus import format_cpu_list, parse_cpu_list
 from placement.pods import extender
+from placement.storage import tables
 from placement.storage.database import Database
+from placement.sync import reconciled
 from placement.sync.service import ServiceCluster
 from tests import pod_invariants
 from tests.client import Client
@@ -322,6 +325,45 @@ def test_filter_brings_back_no_pod_that_was_released(kubernetes, api, sync, sche
     assert scheduling.filter("wait") == [HOST]
 
 
+@pytest.mark.both_databases
+@pytest.mark.parametrize("ends", ["is over", "is gone"])
+def test_a_late_report_takes_no_cpu_from_the_pod_that_has_it_by_now(
+    kubernetes, api, sync, scheduling, database, ends
+):
+    """The extender sees the end of a pod first, and the synchronization only that its deletion began."""
+    full(kubernetes, scheduling, sync)
+    kubernetes.begin_deletion("run-0")
+    if ends == "is over":
+        kubernetes.end("run-0")
+    else:
+        kubernetes.delete(POD, "run-0")
+    kubernetes.create_pod("wait")
+    assert scheduling.schedule("wait") == HOST
+    sync.see(POD, most=1)
+    sync.settle()
+    assert "run-0" not in recorded(api)
+    assert len(recorded(api)) == 8
+    sync.see()
+    sync.settle()
+    assert "run-0" not in recorded(api)
+    assert "wait" in recorded(api)
+    pod_invariants.check(database, "edge")
+
+
+def test_pods_that_run_with_the_same_cpus_stay_recorded_and_name_each_other(kubernetes, api, sync):
+    for name in ("one", "two"):
+        kubernetes.create_pod(name, node=HOST, status={"cpuset": "0-1"})
+    sync.see()
+    sync.settle()
+    assert sorted(recorded(api)) == ["one", "two"]
+    assert "CPUs 0-1 are held by pod default/one, too" in sync.said.getvalue()
+    assert api.get(f"{CLUSTER}/pods/default/one").json["shared_with"] == ["default/two"]
+    kubernetes.delete(POD, "two")
+    sync.see()
+    sync.settle()
+    assert "shared_with" not in api.get(f"{CLUSTER}/pods/default/one").json
+
+
 def test_filter_brings_back_no_pod_that_another_one_of_its_name_followed(kubernetes, api, sync, scheduling):
     full(kubernetes, scheduling, sync)
     kubernetes.begin_deletion("run-0")
@@ -530,6 +572,138 @@ def test_reservations_stay_with_a_node_that_comes_back_at_once(kubernetes, api, 
     assert (after["node"], after["left"]) == (HOST, kept["left"])
     assert len(recorded(api)) == 6
     pod_invariants.check(database, "edge")
+
+
+def kept_by_kubernetes(kubernetes: Kubernetes, name: str = "kept") -> None:
+    """A Reservation of 4 CPUs in Kubernetes, for pods of which there are none."""
+    manifest = reservation(name, "4", owners=[{"labelSelector": {"matchLabels": {"app": "none"}}}])
+    manifest["metadata"]["uid"] = str(uuid.uuid4())
+    kubernetes.put(manifest)
+
+
+@pytest.mark.both_databases
+def test_reservations_stay_as_long_as_a_node_that_is_gone(kubernetes, api, sync, scheduling, database):
+    full(kubernetes, scheduling, sync, 2)
+    kept_by_kubernetes(kubernetes)
+    sync.see()
+    sync.settle()
+    before = api.get(f"{CLUSTER}/reservations/kept").json
+    kubernetes.register("host-1")
+    kubernetes.delete(NODE, HOST)
+    sync.see()
+    sync.settle(compare=True)
+    away = api.get(f"{CLUSTER}/reservations/kept").json
+    assert (away["node"], away["held"], away["left"]) == (HOST, before["held"], before["left"])
+    others_try(kubernetes, scheduling, sync)
+    kubernetes.register(HOST)
+    sync.see()
+    sync.settle()
+    sync.between()
+    after = api.get(f"{CLUSTER}/reservations/kept").json
+    assert (after["node"], after["left"]) == (HOST, before["left"])
+    kept = set(parse_cpu_list(after["left"]["cpuset"]))
+    assert not any(kept & pod_cpus(api, name) for name, pod in recorded(api).items() if pod["node"] == HOST)
+    pod_invariants.check(database, "edge")
+
+
+@pytest.mark.both_databases
+def test_reservations_go_with_their_node_and_find_another_place(kubernetes, api, sync, scheduling, database):
+    kept_by_kubernetes(kubernetes)
+    sync.catch_up()
+    full(kubernetes, scheduling, sync, 1)
+    kubernetes.register("host-1")
+    kubernetes.delete(NODE, HOST)
+    sync.see()
+    sync.settle()
+    assert api.get(f"{CLUSTER}/reservations/kept").json["node"] == HOST
+    kubernetes.delete(POD, "run-0")
+    sync.see()
+    sync.settle()
+    assert [node["name"] for node in api.get(f"{CLUSTER}/nodes").json["nodes"]] == ["host-1"]
+    assert api.get(f"{CLUSTER}/reservations/kept").json["node"] == "host-1"
+    assert len(api.get(f"{CLUSTER}/reservations").json["reservations"]) == 1
+    pod_invariants.check(database, "edge")
+
+
+@pytest.mark.both_databases
+def test_reservations_are_deleted_with_a_node_or_not_at_all(kubernetes, api, sync, scheduling, database):
+    assert api.put(f"{CLUSTER}/reservations/kept", reservation("kept", "4")).status_code == 201
+    root = api.get(f"{CLUSTER}/nodes/{HOST}").json["tree"]["uuid"]
+    body = {"allocations": {root: {"resources": {"CUSTOM_PODS": 1}}}, "consumer_type": "INSTANCE"}
+    labels = {"project_id": "p", "user_id": "u", "consumer_generation": None}
+    assert api.put(f"/allocations/{CONSUMER}", {**body, **labels}).status_code == 204
+    answer = api.delete(f"{CLUSTER}/nodes/{HOST}?closes=true&reservations=true")
+    assert answer.status_code == 409
+    assert f"consumer {CONSUMER}" in answer.json["errors"][0]["detail"]
+    assert api.get(f"{CLUSTER}/reservations/kept").json["held"]["cpuset"] != ""
+    pod_invariants.check(database, "edge")
+    assert api.delete(f"/allocations/{CONSUMER}").status_code == 204
+    answer = api.delete(f"{CLUSTER}/nodes/{HOST}")
+    assert "reservation kept" in answer.json["errors"][0]["detail"]
+    assert api.delete(f"{CLUSTER}/nodes/{HOST}?reservations=no").status_code == 400
+    answer = api.delete(f"{CLUSTER}/nodes/{HOST}?reservations=true")
+    assert answer.status_code == 204
+    request = answer.headers["x-openstack-request-id"]
+    events = api.get(f"/ext/v1/audit?request_id={request}").json["events"]
+    targets = {(event["action"], event["target"]["id"]) for event in events}
+    assert {("delete", "edge/kept"), ("delete", f"edge/{HOST}")} <= targets
+    assert api.get(f"{CLUSTER}/reservations/kept").status_code == 404
+    assert consumers_of(database) == []
+
+
+def test_a_reservation_that_holds_nothing_any_more_leaves_no_consumer(kubernetes, api, sync, database):
+    assert api.put(f"{CLUSTER}/reservations/kept", reservation("kept", "4")).status_code == 201
+    shrunk = kubernetes.objects[NODE, HOST]
+    shrunk["status"]["allocatable"] = dict.fromkeys(shrunk["status"]["allocatable"], "0")
+    assert api.put(f"{CLUSTER}/nodes/{HOST}", {"node": shrunk}).status_code == 200
+    assert api.delete(f"{CLUSTER}/nodes/{HOST}?reservations=true").status_code == 204
+    assert consumers_of(database) == []
+
+
+def consumers_of(database: Database) -> list[str]:
+    """All consumers there are."""
+    with database.read() as connection:
+        return list(connection.execute(sa.select(tables.consumers.c.uuid)).scalars())
+
+
+def test_nodes_open_one_after_another_as_their_pods_are_recorded(kubernetes, api, monkeypatch):
+    """The pods of a large cluster take minutes, and no pod may wait that long for a node that is complete."""
+    monkeypatch.setattr(reconciled, "_PODS_IN_CALL", 4)
+    for number in range(4):
+        kubernetes.register(f"host-{number}")
+    # By name, the pods of each node are among those of all others.
+    for number in range(12):
+        cpus = f"{2 * (number // 3)},{2 * (number // 3) + 1}"
+        kubernetes.create_pod(f"run-{number:02}", node=f"host-{number % 3}", status={"cpuset": cpus})
+    sync, calls = Stepped(kubernetes, api), list[Any]()
+    for name in ("put_nodes", "put_pods"):
+        monkeypatch.setattr(ServiceCluster, name, noted(calls, api, name))
+    others_try(kubernetes, Tolerant(kubernetes, api), sync, 20)
+    sync.catch_up()
+    sync.between()
+    none_twice(kubernetes, api)
+    closed = ["host-0", "host-1", "host-2"]
+    expected: list[Any] = [("put_nodes", 0, [])]
+    for number in range(3):
+        expected += [
+            ("put_pods", 4 * number, closed[number:]),
+            ("put_nodes", 4 * number + 4, closed[number:]),
+        ]
+    assert calls == expected
+    assert len(recorded(api)) == 32
+
+
+def noted(calls: list[Any], api: Client, name: str) -> Any:
+    """A call of the synchronization that notes how many running pods are recorded, and what is closed."""
+    real = getattr(ServiceCluster, name)
+
+    def call(self: ServiceCluster, given: Any) -> Any:
+        listed = api.get(f"{CLUSTER}/nodes?include=state").json["nodes"]
+        having = [found for found in recorded(api) if found.startswith("run")]
+        calls.append((name, len(having), [node["name"] for node in listed if node.get("closed")]))
+        return real(self, given)
+
+    return call
 
 
 def test_a_node_in_use_by_others_is_closed_and_opens_again(kubernetes, api, sync, scheduling):

@@ -335,11 +335,12 @@ def test_too_many_requests_of_a_caller_are_answered_200(lanes: lane_server.Runni
     busy = [Wire(lanes.url) for _ in range(2)]
     for number, wire in enumerate(busy):
         name = f"{verb}-{number}"
-        wire.send(f"GET /x?sleep=3&name={name} HTTP/1.1\r\nHost: x\r\n\r\n")
+        wire.send(f"GET /x?held={verb}&name={name} HTTP/1.1\r\nHost: x\r\n\r\n")
         eventually(True, lambda name=name: lanes.has_noted("begun", name))
     with Wire(lanes.url) as wire:
         message = refused(wire.send(head(verb, "Content-Length: 2"), "{}").answer(), verb)
     assert "Too many requests of this caller" in (message or "Too many requests of this caller")
+    lanes.free(verb)
     for wire in busy:
         assert wire.answer().status == 200
         wire.close()

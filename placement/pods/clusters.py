@@ -202,15 +202,18 @@ class NodeImports:
         """Return the attributes of consumers of a cluster; callers ask before their transaction begins."""
         return self._writer.register_attributes(cluster)
 
-    def delete(self, name: str, node_name: str, *, closes: bool = False) -> None:
+    def delete(
+        self, name: str, node_name: str, *, closes: bool = False, with_reservations: bool = False
+    ) -> None:
         """Delete a node with its tree. Raises NotFound, InTheWay while pods or others use it.
 
         `closes`: a node in use takes no new pod from then on, until it is imported again.
+        `with_reservations`: reservations do not keep the node, and are deleted with it, or stay with it.
         """
 
         def once() -> None:
             try:
-                self._delete(name, node_name)
+                self._delete(name, node_name, with_reservations=with_reservations)
             except InTheWay:
                 if closes:
                     self._close(name, node_name)
@@ -229,11 +232,11 @@ class NodeImports:
         statements.lock_hosts(transaction, [node.provider_id])
         return cluster, node
 
-    def _delete(self, name: str, node_name: str) -> None:
+    def _delete(self, name: str, node_name: str, *, with_reservations: bool) -> None:
         with self._database.write() as transaction:
             cluster, node = self._locked(transaction, name, node_name)
             state = self.state(transaction, cluster, node)
-            withdraw(transaction, self._writer, state, f"Node {node_name}")
+            withdraw(transaction, self._writer, cluster, state, with_reservations=with_reservations)
             host = {"resource_provider": state.root_uuid}
             transaction.record(Action.DELETE, TargetKind.NODE, f"{name}/{node_name}", before=host)
             catalog.remove_unused(transaction)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from placement.allocations.kubernetes_resources import CORE_CLASS, CPU_CLASS
+from placement.allocations.statements import consumers
 from placement.common.manifest import ManifestError
 from placement.common.pod_identity import consumer_of
 from placement.engine.domain.audit import Action, TargetKind
@@ -35,7 +36,7 @@ from placement.pods.node_info import (
     holders,
     reported_pods,
 )
-from placement.pods.rows import stored_accounts
+from placement.pods.rows import came_and_left, stored_accounts
 from placement.pods.writer import NodeChange, NodeChanged, PodAttributes, PodWriter
 from placement.providers.statements import clusters, contents, names, providers
 from placement.providers.statements.clusters import Cluster, NewNode, Node
@@ -323,17 +324,28 @@ class NodeImporting:
         return not change.is_empty
 
 
-def withdraw(transaction: Transaction, writer: PodWriter, state: NodeInfo, what: str) -> None:
+def withdraw(
+    transaction: Transaction, writer: PodWriter, cluster: Cluster, state: NodeInfo, *, with_reservations: bool
+) -> None:
     """Delete a node with a locked row, and its tree, with the CPUs that kubelet gave to pods there.
 
-    Raises InTheWay if pods are recorded there, or other consumers hold something of it.
+    Raises InTheWay if pods are recorded there, other consumers hold something of it, or there are
+    reservations, unless these are deleted with it.
     """
+    what = f"Node {state.name}"
     if state.pods:
         raise InTheWay(f"{what} still has pods.", {f"pod {pod.full_name}" for pod in state.pods})
-    if state.reservations:
+    if state.reservations and not with_reservations:
         kept = {f"reservation {each.name}" for each in state.reservations}
         raise InTheWay(f"{what} still has reservations.", kept)
+    if state.reservations:
+        uids = {each.uid for each in state.reservations}
+        rows = statements.reservations(transaction, cluster.id, uids)
+        statements.delete(transaction, [row.id for row in rows])
+        transaction.records.extend(came_and_left(cluster.name, rows, ()))
     _remove(transaction, writer, state, what)
+    # One that holds nothing, as the node has nothing any more, is not among what was given back.
+    consumers.delete_idle(transaction, {each.consumer for each in state.reservations})
 
 
 def _remove(transaction: Transaction, writer: PodWriter, state: NodeInfo, what: str) -> None:

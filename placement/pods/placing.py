@@ -179,12 +179,19 @@ def pod_answer(nodes: Mapping[int, NodeInfo], pod: StoredPod) -> PodAnswer:
     mine = next((each for each in present if each.consumer == answer.consumer_uuid), None)
     if state is None or mine is None:
         return answer
-    shared = [
-        f"CPUs {format_cpu_list(each.holding.cpus & mine.holding.cpus)} are held by pod {each.full_name}, too"
+    sharing = sharing_cpus(mine, present)
+    answer = replace(answer, remarks=(*answer.remarks, *sharing.values()), shared_with=tuple(sharing))
+    return as_of_now(answer, state, present, mine)
+
+
+def sharing_cpus(pod: RecordedPod, present: Iterable[RecordedPod]) -> dict[str, str]:
+    """Return the names of other pods that hold some of the pod's CPUs, each with a sentence that says so."""
+    return {
+        each.full_name: f"CPUs {format_cpu_list(shared)} are held by pod {each.full_name}, too"
         for each in present
-        if each is not mine and each.holding.cpus & mine.holding.cpus
-    ]
-    return as_of_now(replace(answer, remarks=(*answer.remarks, *shared)), state, present, mine)
+        # The former pod of a name leaves when another one comes.
+        if each.full_name != pod.full_name and (shared := each.holding.cpus & pod.holding.cpus)
+    }
 
 
 def with_moves(answer: PodAnswer, leaving: Iterable[StoredPod]) -> PodAnswer:

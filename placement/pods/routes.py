@@ -33,6 +33,7 @@ from placement.http.operations import (
     ROW_ID,
     Operation,
     Parameter,
+    Parameters,
     names_of,
     page_size,
     page_start,
@@ -332,6 +333,11 @@ def _includes(part: Parameter) -> bool:
     """Return whether the request includes what the parameter adds. Raises BadRequest for anything else."""
     given = parameters()
     refuse_unknown(given, names_of([part], NEWEST))
+    return _has(given, part)
+
+
+def _has(given: Parameters, part: Parameter) -> bool:
+    """Return whether a parameter that may have one value is given. Raises BadRequest for anything else."""
     value, known = single(given, part.name), part.schema["const"]
     if value not in (None, known):
         raise BadRequest(f"{part.name}: must be {known}, or left out, not {value!r}")
@@ -431,19 +437,22 @@ _CLOSES = Parameter(
     "A node that is in use, so that this is refused (409), is closed to new pods.",
     {"type": "string", "const": "true"},
 )
+_WITH_RESERVATIONS = Parameter(
+    "reservations",
+    "Reservations on the node are deleted with it; otherwise they are in the way (409).",
+    {"type": "string", "const": "true"},
+)
 
 
 @_node(
     "DELETE",
     f"{_CLUSTERS_RULE}nodes:delete",
-    described=Operation({204: EMPTY}, errors=[409], query=[_CLOSES]),
+    described=Operation({204: EMPTY}, errors=[409], query=[_CLOSES, _WITH_RESERVATIONS]),
 )
 def delete_node(cluster: str, node: str) -> Response:
     """Delete a node that no consumer uses; on request, close one that is in use."""
     given = parameters()
-    refuse_unknown(given, names_of([_CLOSES], NEWEST))
-    closes = single(given, "closes")
-    if closes not in (None, "true"):
-        raise BadRequest(f"closes: must be true, or left out, not {closes!r}")
-    use_cases().nodes.delete(cluster, node, closes=closes is not None)
+    refuse_unknown(given, names_of([_CLOSES, _WITH_RESERVATIONS], NEWEST))
+    closes, with_reservations = _has(given, _CLOSES), _has(given, _WITH_RESERVATIONS)
+    use_cases().nodes.delete(cluster, node, closes=closes, with_reservations=with_reservations)
     return empty_response()

@@ -47,7 +47,8 @@ class PodAnswer:
     `is_pinned_unseen`: because kubelet pinned it and the node does not say where. `changed_at`: when its row
     was written last, empty if it is not stored; another text after every write. `waits`: not to be bound
     before others of its gang have places. `missed`: how many of its CPUs are not as it prefers, or that it
-    uses a reservation (`ranking.USES_RESERVATION`); nodes where it misses less come first.
+    uses a reservation (`ranking.USES_RESERVATION`); nodes where it misses less come first. `shared_with` are
+    the pods that hold some of its CPUs, too, as of now.
     """
 
     namespace: str
@@ -73,6 +74,7 @@ class PodAnswer:
     is_pinned_unseen: bool = False
     waits: bool = False
     missed: int = 0
+    shared_with: tuple[str, ...] = ()
 
 
 def using(answer: PodAnswer, reservation: RecordedPod) -> PodAnswer:

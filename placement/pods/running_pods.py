@@ -5,7 +5,7 @@ Source: koordinator.md, "Recovery from pods".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ from placement.pods.koordinator import annotations as keys
 from placement.pods.manifests.affinity import may_keep_off
 from placement.pods.model import NO_HOLDING, KubeletPolicy, RecordedPod, RunningPod, pool_class
 from placement.pods.node_info import NodeInfo
-from placement.pods.placing import as_of_now, same_pod
+from placement.pods.placing import as_of_now, same_pod, sharing_cpus
 from placement.pods.reading import PodDocument, import_running_pod
 from placement.pods.rows import PodAnswer, PodEntry, PodPlacement, answer_of
 from placement.pods.rules.amounts import loose_amounts
@@ -188,6 +188,7 @@ def _arrival(
     # A pod that is reported again stays before pods that were recorded after it.
     by_consumer = {pod.consumer: pod for pod in state.pods} | {recorded.consumer: recorded}
     present = tuple(by_consumer.values())
+    sharing = sharing_cpus(recorded, state.pods)
     answer = replace(
         answer,
         node=state.name,
@@ -195,7 +196,8 @@ def _arrival(
         cpuset=format_cpu_list(known_cpus(state.template.imported, recorded)),
         annotations=shown,
         unreadable=recorded.unreadable,
-        warnings=(*answer.warnings, *findings, *_warnings(recorded, state)),
+        warnings=(*answer.warnings, *findings, *_warnings(recorded, state, sharing.values())),
+        shared_with=tuple(sharing),
         remarks=(_KEPT,) if kept else (),
     )
     answer = as_of_now(answer, state, present, recorded)
@@ -270,7 +272,7 @@ def _limited(
     return replace(running, holding=holding), findings
 
 
-def _warnings(recorded: RecordedPod, state: NodeInfo) -> Iterator[str]:
+def _warnings(recorded: RecordedPod, state: NodeInfo, sharing: Iterable[str]) -> Iterator[str]:
     unknown = recorded.holding.cpus - state.template.imported.topology.cpus
     if unknown:
         yield f"CPUs {format_cpu_list(unknown)} are not in the cpu-topology; left out"
@@ -280,11 +282,7 @@ def _warnings(recorded: RecordedPod, state: NodeInfo) -> Iterator[str]:
             f"the pod requests {requested} CPUs and has {own} of its own: a resize in place changes amounts, "
             "and which CPUs are its own changes only with its resource-status"
         )
-    for pod in state.pods:
-        shared = pod.holding.cpus & recorded.holding.cpus
-        # The former pod of that name leaves when it comes.
-        if pod.full_name != recorded.full_name and shared:
-            yield f"CPUs {format_cpu_list(shared)} are held by pod {pod.full_name}, too"
+    yield from sharing
     for consumer, kubelet_pod in state.kubelet_pods:
         shared = kubelet_pod.cpus & recorded.holding.cpus
         if consumer != recorded.consumer and shared:

@@ -496,6 +496,7 @@ class PodSchema(AnswerSchema):
     warnings = texts()
     remarks = texts(source=_pod_remarks)
     unreadable = texts()
+    shared_with = texts(metadata=OPTIONAL, source=lambda pod: pod.shared_with or None)
     changed_at = String(metadata=OPTIONAL, source=ELSEWHERE)
 
 

@@ -6,10 +6,12 @@ What the service refused is not sent over and over.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 from placement.client.client import ServiceError
@@ -113,10 +115,10 @@ class Sending:
     _events: RejectionEvents | None = None
     rejections: Rejections = field(default_factory=Rejections)
 
-    def accepted(self, key: Key, mark: Hashable, send: Callable[[], list[str] | bool]) -> bool:
-        """Send the thing, unless its mark is held back, and return whether the service took it.
+    def accepted(self, key: Key, mark: Hashable, send: Callable[[], Sent | bool]) -> bool:
+        """Send the thing, or delete it, unless its mark is held back; return whether the service took that.
 
-        `send` returns warnings, or deletes. Raises ServiceError for what is no refusal.
+        Raises ServiceError for what is no refusal.
         """
         if self.rejections.holds_back(key, mark):
             return False
@@ -223,6 +225,12 @@ GATHERED_SECONDS = 0.1
 
 Asked = Callable[[PodId], WatchedObject | None]
 """What returns that very pod as Kubernetes has it now, or None if it is gone. Raises ApiServerError."""
+
+
+class _SendablePod(NamedTuple):
+    key: Key
+    seen: WatchedObject
+    node: str
 
 
 class ReconciledPods(Reconciled):
@@ -347,6 +355,17 @@ class ReconciledPods(Reconciled):
         self.forget(pod)
         return released
 
+    def _release_if_ended(self, pod: PodId) -> None:
+        """Release a pod that was sent with CPUs of another one, if Kubernetes says that it is over or gone.
+
+        A watch may be behind: the extender released the pod when it saw its end, these CPUs went to another
+        pod, and then the older report recorded it once more. Raises ServiceError, ApiServerError.
+        """
+        now = self._asked(pod)
+        if now is None or now.over:
+            self.end([pod])
+            self._release(pod)
+
     def forget(self, pod: PodId) -> None:
         """Note that the service does not hold that pod any more."""
         key = key_of(pod)
@@ -360,21 +379,31 @@ class ReconciledPods(Reconciled):
         """Note that the service has that node now."""
         self._due.update(key for key, awaited in self._waiting.items() if awaited == node)
 
-    def put(self, has_node: Callable[[str], bool]) -> int:
-        """Send pods that are new or changed; return how many were taken. Raises ServiceError."""
-        taken = 0
+    def put(self, has_node: Callable[[str], bool]) -> Iterator[tuple[int, set[str]]]:
+        """Send pods that are new or changed, node by node; raises ServiceError, ApiServerError.
+
+        Yield after each call how many were taken, and the nodes with pods in it of which all have been sent.
+        """
         sendable = self._collected(lambda key: self._sendable(key, has_node))
+        sendable.sort(key=attrgetter("node"))
+        left = Counter(each.node for each in sendable)
         for batch in portions(sendable, _PODS_IN_CALL):
-            sent = self._service.put_pods([(key.namespace, key.name, seen.manifest) for key, seen in batch])
+            sent = self._service.put_pods(
+                [(key.namespace, key.name, seen.manifest) for key, seen, _ in batch]
+            )
             self._sent_at = time.monotonic()
-            for (key, seen), outcome in zip(batch, sent, strict=True):
-                if self._took(key, HeldObject(seen.mark, seen.uid, seen.node), outcome):
+            taken = 0
+            for (key, seen, node), outcome in zip(batch, sent, strict=True):
+                left[node] -= 1
+                if self._took(key, HeldObject(seen.mark, seen.uid, node), outcome):
                     taken += 1
                     # It runs, and is recorded where it runs: a release that was refused is pointless now.
                     self._ended.discard(PodId(key.namespace, key.name, seen.uid))
-        return taken
+                if outcome.shares_cpus:
+                    self._release_if_ended(PodId(key.namespace, key.name, seen.uid))
+            yield taken, {each.node for each in batch if not left[each.node]}
 
-    def _sendable(self, key: Key, has_node: Callable[[str], bool]) -> tuple[Key, WatchedObject] | None:
+    def _sendable(self, key: Key, has_node: Callable[[str], bool]) -> _SendablePod | None:
         self._waiting.pop(key, None)
         seen = self._store.get(key)
         if seen is None or seen.node is None:
@@ -390,7 +419,9 @@ class ReconciledPods(Reconciled):
                 # It does not run where it is recorded.
                 self._ended.add(PodId(key.namespace, key.name, seen.uid))
             return None
-        return None if self._sending.rejections.holds_back(key, seen.mark) else (key, seen)
+        if self._sending.rejections.holds_back(key, seen.mark):
+            return None
+        return _SendablePod(key, seen, seen.node)
 
 
 def key_of(pod: PodId) -> Key:
@@ -500,14 +531,16 @@ class ReconciledReservations(Reconciled):
                 self._due.discard(key)
         return deleted
 
-    def release_from(self, node: str) -> None:
-        """Delete the reservations on that node; they become due again. Raises ServiceError."""
-        if self._held:
-            for name in self._service.reservations(node):
-                key = Key(ObjectKind.RESERVATION, "", name)
-                if key in self._held:
-                    self._delete(key)
-                self._due.add(key)
+    def on(self, node: str) -> set[Key]:
+        """Return the reservations on that node, none if they are of another source. Raises ServiceError."""
+        names = self._service.reservations(node) if self._held else ()
+        return {Key(ObjectKind.RESERVATION, "", name) for name in names}
+
+    def lost(self, keys: Iterable[Key]) -> None:
+        """Note reservations that the service deleted with their node, so that they are due again."""
+        for key in keys:
+            self._held.pop(key, None)
+            self._due.add(key)
 
     def _delete(self, key: Key) -> bool:
         """Delete a reservation that the service holds; return whether it took that."""
@@ -534,7 +567,7 @@ class ReconciledReservations(Reconciled):
 _NODES_IN_CALL, _CALLS_AT_ONCE = 50, 2
 
 
-class _Sendable(NamedTuple):
+class _SendableNode(NamedTuple):
     key: Key
     held: HeldObject
     seen: WatchedObject
@@ -551,8 +584,8 @@ class ReconciledNodes(Reconciled):
 
     No CPU of a running pod may look free meanwhile. So a node that is gone is deleted only once its pods are:
     until then the service keeps it, closed to new pods. A node that may be new to the service is sent closed
-    while pods run there that are not recorded, and opened after them. A node that comes back with another uid
-    keeps its pods, which the service takes over in the transaction that takes the node.
+    while pods run there that are not recorded, and opened as soon as they are. A node that comes back with
+    another uid keeps its pods, which the service takes over in the transaction that takes the node.
     """
 
     def __init__(
@@ -589,7 +622,8 @@ class ReconciledNodes(Reconciled):
         """Delete nodes that are gone; return how many. Raises ServiceError, ApiServerError.
 
         A node stays, closed, while pods on it are neither over nor gone, or other consumers hold some of it.
-        It is tried again when pods leave it, and from time to time.
+        Its reservations stay as long, as it may come back. It is tried again when pods leave it, and from
+        time to time.
         """
         deleted = 0
         left = map(_node_key, self._pods.left_nodes())
@@ -601,25 +635,34 @@ class ReconciledNodes(Reconciled):
                 self._sending.settled(key)
             else:
                 self._pods.release_ended_on(key.name)
-                self._reservations.release_from(key.name)
+                kept = self._reservations.on(key.name)
                 # If it comes back it is to be opened, whatever it was sent as before.
                 self._held[key] = HeldObject()
-                if self._sending.accepted(key, None, partial(self._service.delete_node, key.name)):
+                delete = partial(self._service.delete_node, key.name, with_reservations=bool(kept))
+                if self._sending.accepted(key, None, delete):
                     del self._held[key]
+                    self._reservations.lost(kept)
                     deleted += 1
             self._due.discard(key)
         return deleted
 
-    def open(self) -> int:
-        """Open nodes that were sent closed, after their pods; return how many. Raises ServiceError."""
-        self._due |= self._opening
-        self._opening.clear()
-        return self.put()
+    def open(self, names: Iterable[str] | None = None) -> int:
+        """Open nodes that were sent closed, all or the named ones, as their pods have been sent since.
+
+        Return how many. Raises ServiceError.
+        """
+        opening = self._opening.copy() if names is None else self._opening.intersection(map(_node_key, names))
+        self._due |= opening
+        self._opening -= opening
+        return self._put(())
 
     def put(self) -> int:
         """Send nodes that are new or changed; return how many were taken. Raises ServiceError."""
+        return self._put(self._pods.unrecorded_on() if self._due else ())
+
+    def _put(self, unrecorded: Collection[str]) -> int:
+        """Send the nodes that are due, the ones with unrecorded pods closed; return how many were taken."""
         taken = 0
-        unrecorded = self._pods.unrecorded_on() if self._due else set[str]()
         sendable = self._collected(lambda key: self._sendable(key, unrecorded))
         batches = list(portions(sendable, _NODES_IN_CALL))
         if not batches:
@@ -647,7 +690,7 @@ class ReconciledNodes(Reconciled):
         elif not is_refusal(refusal):
             raise refusal
 
-    def _sendable(self, key: Key, unrecorded: Collection[str]) -> _Sendable | None:
+    def _sendable(self, key: Key, unrecorded: Collection[str]) -> _SendableNode | None:
         node = self._store.get(key)
         if node is None:
             return None
@@ -659,9 +702,9 @@ class ReconciledNodes(Reconciled):
         is_known = held is not None and held.mark is not None and held.uid == node.uid
         is_closed = not is_known and key.name in unrecorded
         replaces = held is not None and held.uid not in (None, node.uid)
-        return _Sendable(key, HeldObject(mark, node.uid), node, topology, is_closed, replaces)
+        return _SendableNode(key, HeldObject(mark, node.uid), node, topology, is_closed, replaces)
 
-    def _send(self, batch: Sequence[_Sendable]) -> Sequence[Sent]:
+    def _send(self, batch: Sequence[_SendableNode]) -> Sequence[Sent]:
         """Send nodes without volatile parts, so that the service recognises what it has already."""
         nodes: list[tuple[str, Mapping[str, Any], Mapping[str, Any] | None]] = []
         for each in batch:

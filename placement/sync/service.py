@@ -43,10 +43,14 @@ NodeManifests = tuple[str, Mapping[str, Any], Mapping[str, Any] | None]
 
 
 class Sent(NamedTuple):
-    """The outcome for a thing: warnings about it, or why the service did not take it."""
+    """The outcome for a thing: warnings about it, or why the service did not take it.
+
+    `shares_cpus`: it is a pod, and another pod has some of its CPUs, too.
+    """
 
     warnings: list[str]
     refusal: ServiceError | None = None
+    shares_cpus: bool = False
 
 
 class ServiceCluster:
@@ -80,10 +84,14 @@ class ServiceCluster:
         listed = self._client.get(self._at("nodes"), [("include", "state")])["nodes"]
         return [_held_node(node) for node in listed]
 
-    def delete_node(self, name: str) -> bool:
-        """Delete a node and return whether it was there; while it is in use, it is closed to new pods."""
+    def delete_node(self, name: str, *, with_reservations: bool = False) -> bool:
+        """Delete a node and return whether it was there; while it is in use, it is closed to new pods.
+
+        Reservations there are deleted with it on request, and otherwise keep it.
+        """
+        query = [("closes", "true"), *([("reservations", "true")] if with_reservations else [])]
         try:
-            return self.delete("nodes", name, query=[("closes", "true")])
+            return self.delete("nodes", name, query=query)
         except ServiceError as error:
             if error.status != CONFLICT:
                 raise
@@ -105,7 +113,7 @@ class ServiceCluster:
         return self._put_many("pods", items, singly)
 
     def _put_many(
-        self, kind: str, items: Sequence[Mapping[str, Any]], singly: Sequence[Callable[[], list[str]]]
+        self, kind: str, items: Sequence[Mapping[str, Any]], singly: Sequence[Callable[[], Sent]]
     ) -> list[Sent]:
         """Send many things, `singly` if one of them spoils the body for all; return what became of each."""
         self._allow()
@@ -121,7 +129,7 @@ class ServiceCluster:
                 refused = ServiceError(message_of(outcome["error"]), outcome["status"])
                 found.append(Sent([], refused))
             else:
-                found.append(Sent(outcome.get("pod", outcome)["warnings"]))
+                found.append(_taken(outcome.get("pod", outcome)))
         return found
 
     def reservations(self, node: str | None = None) -> list[str]:
@@ -160,11 +168,10 @@ class ServiceCluster:
                 raise
             return False
 
-    def put(self, body: Mapping[str, Any], *of: str) -> list[str]:
-        """Create or change the cluster or a thing of it; return the warnings, of which clusters have none."""
+    def put(self, body: Mapping[str, Any], *of: str) -> Sent:
+        """Create or change the cluster or a thing of it; return the outcome."""
         self._allow()
-        warnings: list[str] = self._client.put(self._at(*of), body).get("warnings", [])
-        return warnings
+        return _taken(self._client.put(self._at(*of), body))
 
     def delete(self, *of: str, query: Sequence[tuple[str, str]] = ()) -> bool:
         """Delete a thing of the cluster; return whether it was there."""
@@ -187,11 +194,16 @@ def _held(pod: Mapping[str, Any]) -> HeldPod:
     return HeldPod(PodId(pod["namespace"], pod["name"], pod["uid"]), pod["node"], pod.get("changed_at"))
 
 
-def outcome_of(send: Callable[[], list[str] | bool]) -> Sent:
-    """Send a thing, about which there may be warnings, or a deletion; return what became of it."""
+def _taken(answer: Mapping[str, Any]) -> Sent:
+    """Return the outcome for a thing that the service took, by its answer; clusters have no warnings."""
+    return Sent(answer.get("warnings", []), shares_cpus=bool(answer.get("shared_with")))
+
+
+def outcome_of(send: Callable[[], Sent | bool]) -> Sent:
+    """Send a thing, or a deletion; return what became of it."""
     try:
-        warnings = send()
-        return Sent(warnings if isinstance(warnings, list) else [])
+        sent = send()
+        return sent if isinstance(sent, Sent) else Sent([])
     except ServiceError as error:
         return Sent([], error)
 

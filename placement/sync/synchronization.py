@@ -122,9 +122,10 @@ class Reconciler:
     """A reconciler that compares the store with what the service holds, and sends the difference.
 
     Order: pods that end, reservations that end, nodes that go, nodes that come or change, pods that come or
-    change, nodes that are opened after their pods, then reservations: the service finds room for these beside
-    what runs. So room is given back before it is asked for, and a node is there before its pods; pods of a
-    node that the service does not have wait for it. Whatever is not done when a call fails stays due.
+    change, then reservations: the service finds room for these beside what runs. So room is given back before
+    it is asked for, and a node is there before its pods; pods of a node that the service does not have wait
+    for it. A node that was sent closed is opened once its own pods are sent, not once all are: the pods of a
+    large cluster take minutes. Whatever is not done when a call fails stays due.
     """
 
     def __init__(
@@ -201,7 +202,9 @@ class Reconciler:
         return self._pods.gathers
 
     def settle(self, *, gathering: bool = False) -> int:
-        """Send what is due; return how many calls changed something. Raises ServiceError; the rest stays due.
+        """Send what is due; return how many calls changed something.
+
+        Raises ServiceError, ApiServerError; the rest stays due.
 
         With `gathering`, pods that come one after another wait for each other, and reservations for them.
         Calls that give back room do not wait.
@@ -214,12 +217,16 @@ class Reconciler:
         changes += self._nodes.put()
         if gathering and self.gathers:
             return changes
-        changes += self._pods.put(self._nodes.has)
+        for taken, complete in self._pods.put(self._nodes.has):
+            changes += taken + self._nodes.open(complete)
         changes += self._nodes.open()
         return changes + self._reservations.put()
 
     def settle_all(self) -> None:
-        """Send what is due, and conflicts again as long as some of them succeed. Raises ServiceError."""
+        """Send what is due, and conflicts again as long as some of them succeed.
+
+        Raises ServiceError, ApiServerError.
+        """
         self.settle()
         while conflicts := self._sending.rejections.ripen():
             self.look_at(conflicts)

@@ -17,7 +17,7 @@ from tests.kubernetes import node_manifests
 from tests.real_kubernetes import ControlPlane
 from tests.server import RunningServer, running_service
 from tests.service import Service
-from tests.synchronizing import ENVIRONMENT, Synchronizing, eventually
+from tests.synchronizing import ENVIRONMENT, Synchronizing, eventually, pod_manifest
 
 CLUSTER = "edge"
 # kube-scheduler can send it only as a password.
@@ -50,6 +50,21 @@ class Lab:
                 entry.setdefault("capacity", entry["allocatable"])
         self.kubernetes.create(topology)
         self.kubernetes.create(manifests["node"])
+
+    def create_pod(
+        self, name: str, cpus: int = 2, annotations: dict[str, str] | None = None, **spec: Any
+    ) -> dict[str, Any]:
+        """A pod that wants whole CPUs of its own comes and waits for a place; as Kubernetes stores it."""
+        manifest = pod_manifest(name, cpus=cpus)
+        del manifest["metadata"]["uid"], manifest["status"]
+        manifest["metadata"]["annotations"] = annotations or {}
+        manifest["spec"] |= spec
+        created: dict[str, Any] = self.kubernetes.create(manifest)
+        return created
+
+    def bound(self) -> set[str]:
+        """The names of the pods that Kubernetes has on a node."""
+        return {pod["metadata"]["name"] for pod in self.kubernetes.pods() if pod["spec"].get("nodeName")}
 
     def service(self, method: str, path: str, body: Any = None) -> Any:
         """A call below the cluster that must succeed."""

@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.around_kubernetes import Lab, lab, together
 from tests.real_kubernetes import ControlPlane
-from tests.synchronizing import eventually, pod_manifest
+from tests.synchronizing import eventually
 
 
 @pytest.fixture
@@ -22,13 +22,6 @@ def around(kubernetes: ControlPlane, connection_url: str, tmp_path: Path) -> Ite
         yield found
 
 
-def waiting(around: Lab, name: str) -> dict[str, Any]:
-    manifest = pod_manifest(name)
-    del manifest["metadata"]["uid"], manifest["status"]
-    created: dict[str, Any] = around.kubernetes.create(manifest)
-    return created
-
-
 def bind(around: Lab, pod: dict[str, Any], node: str) -> None:
     assert around.bind(pod["metadata"]["name"], pod["metadata"]["uid"], node) == ""
 
@@ -36,7 +29,7 @@ def bind(around: Lab, pod: dict[str, Any], node: str) -> None:
 def live_and_die(around: Lab, number: int) -> None:
     """A pod is bound and ends at once, one way or another."""
     name = f"short-{number}"
-    pod = waiting(around, name)
+    pod = around.create_pod(name)
     bind(around, pod, f"host-{number % 8}")
     if number % 3:
         around.kubernetes.delete_pod(name)
@@ -65,7 +58,7 @@ def test_pods_that_come_and_go_while_nobody_looks_leave_nothing(around):
         pass
     for number in range(9):
         live_and_die(around, number)
-    stays = waiting(around, "stays")
+    stays = around.create_pod("stays")
     bind(around, stays, "host-0")
     assert len(around.claims()) == 10
     with around.synchronized(8):
@@ -75,10 +68,10 @@ def test_pods_that_come_and_go_while_nobody_looks_leave_nothing(around):
 def test_a_claim_is_not_taken_for_that_of_another_pod_of_its_name(around):
     with around.synchronized(8):
         for round_ in range(10):
-            first = waiting(around, "same-name")
+            first = around.create_pod("same-name")
             bind(around, first, "host-0")
             around.kubernetes.delete_pod("same-name")
-            second = waiting(around, "same-name")
+            second = around.create_pod("same-name")
             bind(around, second, "host-1")
             eventually("host-1", lambda: around.claims().get("same-name"))
             eventually(0, lambda: around.used("host-0"))
@@ -90,7 +83,7 @@ def test_a_claim_is_not_taken_for_that_of_another_pod_of_its_name(around):
 
 def test_two_synchronisations_side_by_side_agree_with_kubernetes(around):
     with around.synchronized(8), around.synchronized(8):
-        pods = together([partial(waiting, around, f"pod-{number}") for number in range(30)])
+        pods = together([partial(around.create_pod, f"pod-{number}") for number in range(30)])
         together([partial(bind, around, pod, f"host-{n % 8}") for n, pod in enumerate(pods)])
         together([partial(around.kubernetes.delete_pod, f"pod-{number}") for number in range(0, 30, 2)])
         left = {f"pod-{number}": f"host-{number % 8}" for number in range(1, 30, 2)}

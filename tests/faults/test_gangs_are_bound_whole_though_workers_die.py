@@ -60,12 +60,9 @@ def around(kubernetes: ControlPlane, connection_url: str, tmp_path: Path) -> Ite
 
 def create_members(around: Lab, gang: str, number: int, waiting_time: str = "600s") -> list[dict[str, Any]]:
     """So many of the `MEMBERS` that the gang needs, as Kubernetes has them."""
-    pods = [pod_manifest(f"{gang}-{member}", cpus=CPUS) for member in range(number)]
-    for pod in pods:
-        del pod["metadata"]["uid"], pod["status"]
-        said = {"name": gang, "min-available": str(MEMBERS), "waiting-time": waiting_time}
-        pod["metadata"]["annotations"] = {f"{GANG}/{key}": text for key, text in said.items()}
-    return [around.kubernetes.create(pod) for pod in pods]
+    said = {"name": gang, "min-available": str(MEMBERS), "waiting-time": waiting_time}
+    annotations = {f"{GANG}/{key}": text for key, text in said.items()}
+    return [around.create_pod(f"{gang}-{member}", CPUS, annotations) for member in range(number)]
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from tests.faults.around_kubernetes import Lab, lab
 from tests.patience import eventually
 from tests.real_kubernetes import ControlPlane
 from tests.server import database_url
-from tests.synchronizing import ENVIRONMENT, pod_manifest
+from tests.synchronizing import ENVIRONMENT
 
 
 @pytest.fixture
@@ -45,10 +45,8 @@ def test_pods_are_scheduled_bound_and_followed(around: Lab, authority: Authority
     }
     extender = around.extender(enableHTTPS=True, tlsConfig=tls)
     with around.synchronized(1) as sync, around.kubernetes.scheduler(extender):
-        pod = pod_manifest("web", cpus=4)
-        del pod["metadata"]["uid"], pod["status"]
-        around.kubernetes.create(pod)
-        eventually("host-0", lambda: (around.kubernetes.pod("web") or {"spec": {}})["spec"].get("nodeName"))
+        around.create_pod("web", cpus=4)
+        eventually({"web"}, around.bound)
         # Reported, no longer only claimed.
         eventually(False, lambda: around.service("GET", "/pods/default/web")["scheduled"])
         assert around.used("host-0") == 4

@@ -237,14 +237,13 @@ class Walk:
     def check_records(self) -> None:
         """No CPU is recorded twice, and pods that run with CPUs of their own are recorded.
 
-        A pod that is over may be recorded once more, as a watch that is behind shows it. It goes when the
-        watch has caught up.
+        This holds for pods that are over, too: a watch that is behind may show one as it ran, after the
+        extender released it.
         """
         found = recorded(self.api)
-        alive = {pod["metadata"]["uid"] for pod in self.kubernetes.pods() if not node_of(pod) or runs(pod)}
         owners: dict[tuple[str, int], str] = {}
         for name, pod in found.items():
-            for cpu in parse_cpu_list(pod["cpuset"]) if pod["uid"] in alive else ():
+            for cpu in parse_cpu_list(pod["cpuset"]):
                 assert (pod["node"], cpu) not in owners, (pod, owners[pod["node"], cpu])
                 owners[pod["node"], cpu] = name
         for pod in self.kubernetes.pods():

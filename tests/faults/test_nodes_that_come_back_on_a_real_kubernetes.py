@@ -6,46 +6,25 @@ import random
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from placement.engine.numa.cpus import parse_cpu_list
 from tests.faults.around_kubernetes import Lab, lab
-from tests.real_kubernetes import VARIABLE, ControlPlane, releases, running_control_plane
+from tests.real_kubernetes import ControlPlane
 from tests.stepping import cpus_of, node_of, runs
-from tests.synchronizing import eventually, pod_manifest
+from tests.synchronizing import eventually
 
 HOSTS = ("host-0", "host-1")
 ROUNDS = 10
 
 
-@pytest.fixture(scope="module", params=releases() or [None], ids=lambda folder: folder and folder.name)
-def any_release(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ControlPlane]:
-    """A real Kubernetes of one of the releases."""
-    if request.param is None:
-        pytest.skip(f"NOT RUN: {VARIABLE} names no folder with the programs")
-    with running_control_plane(request.param, tmp_path_factory.mktemp("kubernetes")) as running:
-        yield running
-
-
 @pytest.fixture
-def around(any_release: ControlPlane, connection_url: str, tmp_path: Path) -> Iterator[Lab]:
-    any_release.clear()
-    with lab(any_release, connection_url, tmp_path) as found:
+def around(any_kubernetes: ControlPlane, connection_url: str, tmp_path: Path) -> Iterator[Lab]:
+    with lab(any_kubernetes, connection_url, tmp_path) as found:
         for host in HOSTS:
             found.add_node(host)
         yield found
-    any_release.clear()
-
-
-def create(around: Lab, name: str) -> dict[str, Any]:
-    manifest = pod_manifest(name)
-    del manifest["metadata"]["uid"], manifest["status"]
-    created: dict[str, Any] = around.kubernetes.create(manifest)
-    return created
 
 
 def bind_anywhere(around: Lab) -> None:
@@ -86,14 +65,14 @@ def test_no_cpu_is_given_twice_while_nodes_come_back(around: Lab) -> None:
     chance = random.Random(7)
     with around.synchronized(len(HOSTS)) as sync:
         for number in range(12):
-            create(around, f"run-{number}")
+            around.create_pod(f"run-{number}")
         bind_anywhere(around)
         for round_ in range(ROUNDS):
             stands_still = round_ % 3 == 2
             if stands_still:
                 sync.process.send_signal(signal.SIGSTOP)
             for number in range(3):
-                create(around, f"new-{round_}-{number}")
+                around.create_pod(f"new-{round_}-{number}")
             come_back(around, chance.choice(HOSTS))
             bind_anywhere(around)
             none_twice(around)

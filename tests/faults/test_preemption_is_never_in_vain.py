@@ -12,7 +12,7 @@ from tests.faults.around_kubernetes import Lab, lab
 from tests.kubernetes import KUBELET, RESERVATION
 from tests.real_kubernetes import ControlPlane
 from tests.server import database_url
-from tests.synchronizing import eventually, pod_manifest
+from tests.synchronizing import eventually
 
 # What kubelet reports that was told to reserve CPUs: it takes them off what the node says it has.
 RESERVED = {KUBELET: {"policy": "none", "reservedCPUs": "12-15"}}
@@ -28,16 +28,8 @@ def around(kubernetes: ControlPlane, tmp_path: Path) -> Iterator[Lab]:
         yield found
 
 
-def create(around: Lab, name: str, cpus: int, class_name: str, **annotations: str) -> None:
-    manifest = pod_manifest(name, cpus=cpus)
-    del manifest["metadata"]["uid"], manifest["status"]
-    manifest["metadata"]["annotations"] = annotations
-    manifest["spec"]["priorityClassName"] = class_name
-    around.kubernetes.create(manifest)
-
-
-def bound(around: Lab) -> set[str]:
-    return {pod["metadata"]["name"] for pod in around.kubernetes.pods() if pod["spec"].get("nodeName")}
+def create(around: Lab, name: str, cpus: int, class_name: str) -> None:
+    around.create_pod(name, cpus, priorityClassName=class_name)
 
 
 def evicted(around: Lab) -> set[str]:
@@ -52,7 +44,7 @@ def fill(around: Lab, pods: dict[str, int], class_name: str) -> None:
     """One after the other, so that it is known which CPUs each has."""
     for name, cpus in pods.items():
         create(around, name, cpus, class_name)
-        eventually(True, lambda name=name: name in bound(around))
+        eventually(True, lambda name=name: name in around.bound())
 
 
 def end_of(around: Lab, victims: set[str]) -> None:
@@ -79,9 +71,9 @@ def test_where_the_scheduler_counts_as_the_service_does_exactly_those_go_that_mu
         create(around, "urgent", 8, "high")
         eventually(2, lambda: len(evicted(around)))
         end_of(around, evicted(around))
-        eventually(True, lambda: "urgent" in bound(around))
+        eventually(True, lambda: "urgent" in around.bound())
         assert evicted(around) == set()
-        assert len(bound(around)) == 2
+        assert len(around.bound()) == 2
 
 
 class Asking:

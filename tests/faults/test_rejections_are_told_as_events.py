@@ -23,11 +23,9 @@ _EVENTS = "/api/v1/namespaces/default/events"
 
 @pytest.fixture
 def around(kubernetes: ControlPlane, tmp_path: Path) -> Iterator[Lab]:
-    kubernetes.call("DELETE", _EVENTS)
     with database_url("sqlite") as connection, lab(kubernetes, connection, tmp_path) as found:
         found.add_node("host-0")
         yield found
-    kubernetes.call("DELETE", _EVENTS)
 
 
 def told(around: Lab, name: str) -> list[Any]:

@@ -13,7 +13,7 @@ from tests.faults.around_kubernetes import Lab, lab
 from tests.pod_rules import ruled_pod
 from tests.real_kubernetes import ControlPlane
 from tests.server import database_url
-from tests.synchronizing import eventually, pod_manifest
+from tests.synchronizing import eventually
 
 HOSTNAME = "kubernetes.io/hostname"
 NODES = {
@@ -89,12 +89,9 @@ def test_a_gang_is_bound_when_it_is_whole(around: Lab) -> None:
     around.add_node("host-0")
     with around.synchronized(1), around.kubernetes.scheduler(around.extender()):
         for name in ("a", "b", "c"):
-            pod = pod_manifest(name, cpus=4)
-            del pod["metadata"]["uid"], pod["status"]
-            pod["metadata"]["annotations"] = {f"{GANG}/name": "g", f"{GANG}/min-available": "3"}
             if name == "c":
                 eventually({"a", "b"}, lambda: set(around.claims()))
-                assert not any(pod["spec"].get("nodeName") for pod in around.kubernetes.pods())
-            around.kubernetes.create(pod)
-        eventually(3, lambda: sum(bool(pod["spec"].get("nodeName")) for pod in around.kubernetes.pods()))
+                assert around.bound() == set()
+            around.create_pod(name, 4, {f"{GANG}/name": "g", f"{GANG}/min-available": "3"})
+        eventually({"a", "b", "c"}, around.bound)
         eventually(12, lambda: around.used("host-0"))

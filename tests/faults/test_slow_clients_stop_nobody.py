@@ -211,7 +211,7 @@ def test_who_holds_the_most_makes_room_and_not_who_sends_little():
 def test_requests_that_hold_much_and_wait_do_not_keep_out_those_that_are_small():
     with lane_server.running(most_buffered_bytes=2**20) as server, ExitStack() as stack:
         for number in range(3):
-            path = f"/echo?sleep=10&name={number}"
+            path = f"/echo?held=all&name={number}"
             head = len(request("PUT", path, b"x" * 300_000)) - 300_000
             stack.enter_context(Wire(server.url)).send(request("PUT", path, b"x" * (2**20 // 3 - head)))
             assert eventually(lambda number=number: server.has_noted("begun", str(number)))

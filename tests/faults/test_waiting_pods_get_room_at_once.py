@@ -8,38 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.faults.around_kubernetes import Lab, lab
-from tests.real_kubernetes import VARIABLE, ControlPlane, releases, running_control_plane
+from tests.real_kubernetes import ControlPlane
 from tests.server import database_url
-from tests.synchronizing import eventually, pod_manifest
-
-
-@pytest.fixture(scope="module", params=releases() or [None], ids=lambda folder: folder and folder.name)
-def any_release(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ControlPlane]:
-    """A real Kubernetes of one of the releases."""
-    if request.param is None:
-        pytest.skip(f"NOT RUN: {VARIABLE} names no folder with the programs")
-    with running_control_plane(request.param, tmp_path_factory.mktemp("kubernetes")) as running:
-        yield running
+from tests.synchronizing import eventually
 
 
 @pytest.fixture
-def around(any_release: ControlPlane, tmp_path: Path) -> Iterator[Lab]:
-    any_release.clear()
-    with database_url("sqlite") as connection, lab(any_release, connection, tmp_path) as found:
+def around(any_kubernetes: ControlPlane, tmp_path: Path) -> Iterator[Lab]:
+    with database_url("sqlite") as connection, lab(any_kubernetes, connection, tmp_path) as found:
         yield found
-
-
-def create(around: Lab, name: str, scheduler: str = "default-scheduler") -> None:
-    pod = pod_manifest(name, cpus=8)
-    pod["spec"]["schedulerName"] = scheduler
-    del pod["metadata"]["uid"], pod["status"]
-    around.kubernetes.create(pod)
-
-
-def on_nodes(around: Lab) -> set[str]:
-    return {pod["metadata"]["name"] for pod in around.kubernetes.pods() if pod["spec"].get("nodeName")}
 
 
 def test_a_pod_gets_the_room_of_one_that_is_deleted(around: Lab) -> None:
@@ -49,12 +26,12 @@ def test_a_pod_gets_the_room_of_one_that_is_deleted(around: Lab) -> None:
         pass
     with around.kubernetes.scheduler(around.extender()):
         for name in ("first", "second"):
-            create(around, name)
-        eventually({"first", "second"}, lambda: on_nodes(around))
-        create(around, "waits")
+            around.create_pod(name, cpus=8)
+        eventually({"first", "second"}, around.bound)
+        around.create_pod("waits", cpus=8)
         eventually(True, lambda: "Insufficient" in str((around.kubernetes.pod("waits") or {}).get("status")))
         around.kubernetes.delete_pod("first")
-        eventually({"second", "waits"}, lambda: on_nodes(around))
+        eventually({"second", "waits"}, around.bound)
 
 
 def test_pods_of_a_scheduler_that_does_not_ask_are_placed_while_the_service_is_away(around: Lab) -> None:
@@ -62,8 +39,8 @@ def test_pods_of_a_scheduler_that_does_not_ask_are_placed_while_the_service_is_a
     around.add_node("host-0")
     away, plane = around.extender(urlPrefix="http://127.0.0.1:1", ignorable=False), around.kubernetes
     with plane.scheduler(), plane.scheduler(away, name="placement-scheduler"):
-        create(around, "workload", "placement-scheduler")
-        create(around, "service")
-        eventually({"service"}, lambda: on_nodes(around))
+        around.create_pod("workload", cpus=8, schedulerName="placement-scheduler")
+        around.create_pod("service", cpus=8)
+        eventually({"service"}, around.bound)
         eventually(True, lambda: "PodScheduled" in str((plane.pod("workload") or {}).get("status")))
-        assert on_nodes(around) == {"service"}
+        assert around.bound() == {"service"}

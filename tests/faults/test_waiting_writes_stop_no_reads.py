@@ -24,7 +24,7 @@ def asking(url: str, count: int, method: str, path: str, known: str = KNOWN) -> 
 
 
 def test_reads_are_answered_while_all_writers_wait():
-    with lane_server.running() as server, asking(server.url, 60, "PUT", "/?sleep=20") as writers:
+    with lane_server.running() as server, asking(server.url, 60, "PUT", "/?held=all") as writers:
         with Wire(server.url) as wire:
             for path in ("/", "/anything", "/healthcheck"):
                 assert wire.get(path).answer().status == 200
@@ -35,7 +35,7 @@ def test_reads_are_answered_while_all_writers_wait():
 
 
 def test_the_version_document_is_answered_while_all_readers_wait():
-    with lane_server.running() as server, asking(server.url, 60, "GET", "/any?sleep=20") as readers:
+    with lane_server.running() as server, asking(server.url, 60, "GET", "/any?held=all") as readers:
         with Wire(server.url) as wire:
             assert wire.get("/").answer().status == 200
         assert all(wire.is_open() for wire in readers)
@@ -43,9 +43,11 @@ def test_the_version_document_is_answered_while_all_readers_wait():
 
 def test_what_waits_beyond_its_deadline_is_refused_and_not_carried_out():
     name = unique()
-    path = f"/?sleep=8&name={name}{{}}"
+    path = f"/?held=all&name={name}{{}}"
     with lane_server.running(write_threads=1, request_seconds=3) as server:
         with asking(server.url, 3, "PUT", path) as writers:
+            assert eventually(lambda: sum(not wire.is_open() for wire in writers) == 2)
+            server.free("all")
             answers = [wire.answer() for wire in writers]
         assert sorted(answer.status for answer in answers) == [200, 503, 503]
         with Wire(server.url) as wire:
@@ -59,7 +61,9 @@ def test_what_waits_beyond_its_deadline_is_refused_and_not_carried_out():
 
 def test_more_than_may_wait_are_refused_at_once():
     server = lane_server.running(write_threads=1, most_waiting=4)
-    with server as running, asking(running.url, 10, "PUT", "/?sleep=2") as writers:
+    with server as running, asking(running.url, 10, "PUT", "/?held=all") as writers:
+        assert eventually(lambda: sum(not wire.is_open() for wire in writers) >= 5)
+        running.free("all")
         answers = [wire.answer() for wire in writers]
         refused = [answer for answer in answers if answer.status != 200]
         assert len(refused) >= 5
@@ -68,7 +72,7 @@ def test_more_than_may_wait_are_refused_at_once():
 
 def test_one_caller_leaves_threads_to_others():
     """Three quarters of the threads are all that one caller gets."""
-    server, path = lane_server.running(read_threads=4), "/any?sleep=20"
+    server, path = lane_server.running(read_threads=4), "/any?held=all"
     with server as running:
         for token in ("known-greedy", "known-other"):
             assert answer_to(running.url, "GET", token).status == 200
@@ -91,7 +95,7 @@ def test_strangers_with_a_token_each_are_one_caller(method: str, threads: str):
         assert answer_to(server.url, method, "known-service").status == 200
         wires = [stack.enter_context(Wire(server.url)) for _ in range(40)]
         for wire in wires:
-            wire.send(request(method, "/any?sleep=20", b"", known=f"X-Auth-Token: {unique()}"))
+            wire.send(request(method, "/any?held=all", b"", known=f"X-Auth-Token: {unique()}"))
         assert eventually(lambda: sum(not wire.is_open() for wire in wires) >= 10)
         refused = [wire.answer().status for wire in wires if not wire.is_open()]
         assert refused == [429] * 10
@@ -105,7 +109,7 @@ def test_the_tokens_of_a_user_share_its_quota():
             assert answer_to(server.url, "PUT", token).status == 200
         for token in "abab":
             known = f"X-Auth-Token: known-one/{token}"
-            stack.enter_context(asking(server.url, 1, "PUT", "/any?sleep=20", known))
+            stack.enter_context(asking(server.url, 1, "PUT", "/any?held=all", known))
         assert eventually(lambda: answer_to(server.url, "PUT", "known-one/a").status == 429)
         assert answer_to(server.url, "PUT", "known-two/a").status == 200
 
@@ -113,11 +117,12 @@ def test_the_tokens_of_a_user_share_its_quota():
 def test_one_caller_has_a_bounded_number_of_requests_in_work():
     with lane_server.running(requests_per_caller=5) as server:
         assert answer_to(server.url, "PUT", "known-greedy").status == 200
-        with asking(server.url, 9, "PUT", "/?sleep=3", "X-Auth-Token: known-greedy") as wires:
+        with asking(server.url, 9, "PUT", "/?held=all", "X-Auth-Token: known-greedy") as wires:
             assert eventually(lambda: sum(not wire.is_open() for wire in wires) >= 4)
             with Wire(server.url) as other:
                 assert other.get("/").answer().status == 200
                 assert other.send(request("GET", "/any", b"", known="X: y")).answer().status == 200
+            server.free("all")
             answers = [wire.answer() for wire in wires]
             assert sorted(answer.status for answer in answers) == [200] * 5 + [429] * 4
             refused = next(answer for answer in answers if answer.status == 429)
