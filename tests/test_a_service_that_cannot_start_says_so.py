@@ -16,7 +16,8 @@ import sqlalchemy as sa
 from placement.client import cli
 from placement.engine.domain.errors import PlacementError
 from placement.server import processes
-from tests.commands import errors_of_start, refusal, refused_start, run
+from tests import commands
+from tests.commands import errors_of_start, refused_start, run
 from tests.patience import PATIENCE_SECONDS
 from tests.server import database_url, free_port, running_service
 
@@ -233,4 +234,4 @@ def test_a_command_writes_to_no_stream_of_a_former_one(tmp_path: Path):
     missing = ("serve", "--config-file", str(tmp_path / "missing.conf"))
     with io.StringIO() as closed, redirect_stderr(closed):
         assert cli.main(missing) == 1
-    assert "missing.conf" in refusal(*missing)
+    assert "missing.conf" in commands.refusal(*missing)
