@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import sqlalchemy as sa
 from flask import Flask
 
 from placement.engine.forest import totals
+from placement.providers import use_history
 from placement.providers.use_history import SLOT_SECONDS, Point, UseHistory
 from placement.storage import tables
 from placement.storage.database import Database
@@ -39,6 +41,12 @@ def rows(database: Database) -> list[Any]:
 def words(page: str) -> list[str]:
     """What the lines of a page say."""
     return [html.unescape(text) for text in re.findall(r'<svg class="day".*?<title>(.*?)</title>', page)]
+
+
+@pytest.fixture(autouse=True)
+def _later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages are looked at when all samples are taken."""
+    monkeypatch.setattr(use_history, "time", SimpleNamespace(time=lambda: NOON + 10 * 86_400))
 
 
 @pytest.fixture
@@ -109,6 +117,55 @@ def test_a_day_is_kept_and_no_more(application: Flask, database: Database, hosts
     times = sorted({row.taken_at for row in rows(database)})
     assert times == [NOON + slot * SLOT_SECONDS for slot in range(11, 60)]
     assert len(history_of(application).of_groups()[None]["VCPU"]) == 49
+
+
+def times(database: Database) -> list[int]:
+    """When the samples were taken, in slots since noon."""
+    return sorted({(row.taken_at - NOON) // SLOT_SECONDS for row in rows(database)})
+
+
+@pytest.mark.parametrize("days", [-400, -2, -1, 1, 2, 400])
+@pytest.mark.parametrize("wrong", [1, 6, 47])
+def test_a_clock_that_jumps_loses_no_sample(
+    application: Flask,
+    database: Database,
+    hosts: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    days: int,
+    wrong: int,
+):
+    """Of the day before the jump, also on SQLite, which has no second clock that tells of it."""
+    history, slots = history_of(application), 48 * days
+
+    def sample(slot: int) -> None:
+        history.sample(NOON + slot * SLOT_SECONDS)
+
+    for slot in range(50):
+        sample(slot)
+    for slot in range(50, 50 + wrong):
+        sample(slot + slots)
+        assert set(range(slot - 48, 50)) <= set(times(database))
+    # The clock is right again: the line of the day has a gap.
+    back = 50 + wrong
+    sample(back)
+    monkeypatch.setattr(use_history, "time", SimpleNamespace(time=lambda: NOON + back * SLOT_SECONDS))
+    shown = {(point.taken_at - NOON) // SLOT_SECONDS for point in history.of_groups()[None]["VCPU"]}
+    assert {slot for slot in shown if slot <= 49} == set(range(back - 48, 50))
+    assert max(shown) == back
+    # A day later nothing is left of the time when it was wrong.
+    for slot in range(back, back + 49):
+        sample(slot)
+    assert times(database) == list(range(back, back + 49))
+
+
+@pytest.mark.one_database
+def test_samples_are_bounded_where_no_day_is_whole(application: Flask, database: Database, hosts: list[str]):
+    for day in range(8):
+        for slot in range(47):
+            history_of(application).sample(NOON + (48 * day + slot) * SLOT_SECONDS)
+    taken = times(database)
+    assert len(taken) <= 4 * 49
+    assert taken[-47:] == list(range(48 * 7, 48 * 7 + 47))
 
 
 def test_samples_say_what_the_api_says_however_hosts_are_spread_over_rows(

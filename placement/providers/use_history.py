@@ -3,11 +3,16 @@
 A sample is some rows of one moment. One has the sums of all groups, as JSON. Each other one has the levels of
 some hosts. So the day of one host is read from as many rows as there are samples, however many hosts there
 are. Storage ids of hosts are never used again, so a host has no history of another one.
+
+Removed samples do not come back, and clocks may be wrong. So samples older than a day go only when the day
+up to the new one is whole. A machine that boots 400 days ahead has no whole day until it has sampled for one,
+and loses none until then.
 """
 
 from __future__ import annotations
 
 import json
+import time
 import zlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -27,10 +32,14 @@ from placement.storage.database import Database
 
 SLOT_SECONDS = 1800
 DAY_SECONDS = 86_400
+# A day has a sample at both ends.
+_WHOLE = DAY_SECONDS // SLOT_SECONDS + 1
+# Where each day lacks some sample, for example because the service rests at night, three days more are kept.
+_MOST_OUTSIDE = 3 * _WHOLE
 _SUMS = -1
 _NEITHER = "none"
 _table = tables.use_samples
-_of_sums = sa.select(_table.c.taken_at, _table.c.body).where(_table.c.block == _SUMS).order_by("taken_at")
+_is_sums = _table.c.block == _SUMS
 
 
 class Point(NamedTuple):
@@ -54,10 +63,10 @@ class UseHistory:
         self._doubts = Doubts("samples of use")
 
     def sample(self, now: float) -> None:
-        """Take the sample of this half hour unless some process did, and remove samples of the day before.
+        """Take the sample of this half hour unless some process did, and remove samples older than a day.
 
-        `now` is in seconds since 1970. While the database has another clock nothing is taken or removed: one
-        sample of next year would remove the day. Raises Unavailable.
+        `now` is in seconds since 1970. While the database has another clock nothing is taken or removed.
+        Raises Unavailable.
         """
         taken_at = int(now // SLOT_SECONDS) * SLOT_SECONDS
         if taken_at == self._last:
@@ -92,7 +101,9 @@ class UseHistory:
                 return
             if blocks[1:]:
                 transaction.execute(sa.insert(_table), blocks[1:])
-            transaction.execute(sa.delete(_table).where(_table.c.taken_at < taken_at - DAY_SECONDS))
+            times = sa.select(_table.c.taken_at).where(_is_sums).order_by(_table.c.taken_at)
+            if due := _due(list(transaction.execute(times).scalars()), taken_at):
+                transaction.execute(sa.delete(_table).where(_table.c.taken_at.in_(due)))
 
     def of_groups(self) -> Mapping[str | None, Days]:
         """Return the day of each group by its name, and under None of all together. Raises Unavailable.
@@ -104,7 +115,11 @@ class UseHistory:
         seen = request_scope.visible_clusters()
         with self._database.read() as connection:
             called = clusters.aggregates_called(connection)
-            samples = connection.execute(_of_sums).all()
+            samples = connection.execute(
+                sa.select(_table.c.taken_at, _table.c.body)
+                .where(_is_sums, _is_of_last_day())
+                .order_by("taken_at")
+            ).all()
         names = {
             each.uuid: each.cluster or each.uuid for each in called if seen is None or each.cluster in seen
         }
@@ -135,7 +150,7 @@ class UseHistory:
         """Return the day of a host that the caller sees, by the id of its root. Raises Unavailable."""
         first = (
             sa.select(_table.c.taken_at, sa.func.max(_table.c.block).label("block"))
-            .where(_table.c.block.between(0, id_))
+            .where(_table.c.block.between(0, id_), _is_of_last_day())
             .group_by(_table.c.taken_at)
             .subquery()
         )
@@ -152,3 +167,21 @@ class UseHistory:
 
 def _percent(used: float, capacity: float) -> int:
     return round(100 * used / capacity)
+
+
+def _due(times: Sequence[int], taken_at: int) -> Sequence[int]:
+    """Return which samples go, of these in order of their times, when one was taken at `taken_at`."""
+    others = [each for each in times if not taken_at - DAY_SECONDS <= each <= taken_at]
+    # What is not in a whole day was written more than a day ago, whatever its time says.
+    if len(times) - len(others) == _WHOLE:
+        return others
+    return others[: max(0, len(others) - _MOST_OUTSIDE)]
+
+
+def _is_of_last_day() -> sa.ColumnElement[bool]:
+    """Return the condition for samples of the day that ends with the last one until now.
+
+    Samples of a clock that was ahead are later than now.
+    """
+    last = sa.select(sa.func.max(_table.c.taken_at)).where(_table.c.taken_at <= int(time.time()))
+    return _table.c.taken_at.between(last.scalar_subquery() - DAY_SECONDS, last.scalar_subquery())
