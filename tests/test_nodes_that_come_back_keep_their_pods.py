@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import uuid
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -406,6 +407,7 @@ def test_a_pod_made_anew_under_its_name_has_what_it_was_given(kubernetes, api, s
 
 def test_a_former_node_is_closed_if_the_one_that_came_instead_is_refused(kubernetes, api, sync, scheduling):
     full(kubernetes, scheduling, sync, 2)
+    former = kubernetes.objects[NODE, HOST]["metadata"]["uid"]
     kubernetes.delete(NODE, HOST)
     kubernetes.register(HOST, cpu="many")
     kubernetes.create_pod("new")
@@ -413,11 +415,13 @@ def test_a_former_node_is_closed_if_the_one_that_came_instead_is_refused(kuberne
     sync.settle()
     assert scheduling.filter("new") == []
     assert sorted(recorded(api)) == ["run-0", "run-1"]
-    kubernetes.delete(NODE, HOST)
-    kubernetes.register(HOST)
-    sync.see()
-    sync.settle()
-    assert scheduling.filter("new") == [HOST]
+    # Also if it is the former one again, as it was.
+    for uid in (former, None):
+        kubernetes.delete(NODE, HOST)
+        kubernetes.register(HOST, uid=uid)
+        sync.see()
+        sync.settle()
+        assert scheduling.filter("new") == [HOST]
 
 
 def test_a_former_node_is_closed_by_a_synchronization_that_did_not_see_it(kubernetes, api, sync, scheduling):
@@ -431,6 +435,41 @@ def test_a_former_node_is_closed_by_a_synchronization_that_did_not_see_it(kubern
     assert sorted(recorded(api)) == ["run-0", "run-1"]
 
 
+def test_a_former_node_without_pods_is_deleted_if_the_one_that_came_instead_is_refused(kubernetes, api, sync):
+    kubernetes.register("host-1")
+    sync.catch_up()
+    kubernetes.delete(NODE, "host-1")
+    kubernetes.register("host-1", cpu="many")
+    sync.see()
+    sync.settle()
+    assert [node["name"] for node in api.get(f"{CLUSTER}/nodes").json["nodes"]] == [HOST]
+    # Its pods wait for a node that the service takes.
+    kubernetes.create_pod("run", node="host-1")
+    sync.see()
+    sync.settle()
+    assert "pod default/run: rejected" not in sync.said.getvalue()
+
+
+def test_a_former_node_is_closed_although_the_service_did_not_answer_at_first(
+    kubernetes, api, sync, scheduling, monkeypatch
+):
+    full(kubernetes, scheduling, sync, 2)
+    kubernetes.delete(NODE, HOST)
+    kubernetes.register(HOST, cpu="many")
+    kubernetes.create_pod("new")
+    sync.see()
+
+    def unanswered(*_: Any, **__: Any) -> bool:
+        raise ServiceError("The database cannot be reached.", 503)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ServiceCluster, "delete_node", unanswered)
+        sync.settle()
+    assert scheduling.filter("new") == [HOST]
+    sync.settle()
+    assert scheduling.filter("new") == []
+
+
 def test_a_node_that_another_one_closed_opens_with_the_next_comparison(kubernetes, api, sync, scheduling):
     full(kubernetes, scheduling, sync, 2)
     assert api.delete(f"{CLUSTER}/nodes/{HOST}?closes=true").status_code == 409
@@ -442,32 +481,68 @@ def test_a_node_that_another_one_closed_opens_with_the_next_comparison(kubernete
     assert scheduling.filter("new") == [HOST]
 
 
+def refuse_to_delete(monkeypatch: pytest.MonkeyPatch, refused: list[str], asked: list[str]) -> None:
+    """The service refuses to delete what is called so at that time; `asked` are the names in all calls."""
+    delete = ServiceCluster.delete
+
+    def called(self: ServiceCluster, *of: str, **given: Any) -> bool:
+        asked.append(of[-1])
+        if of[-1] in refused:
+            raise ServiceError("Provider edge/host-0 is gone; import the node again.", 409)
+        return delete(self, *of, **given)
+
+    monkeypatch.setattr(ServiceCluster, "delete", called)
+
+
 def test_a_refused_release_holds_up_nothing_else(kubernetes, api, sync, scheduling, monkeypatch):
     full(kubernetes, scheduling, sync, 3)
     assert api.put(f"{CLUSTER}/reservations/kept", reservation("kept", "2")).status_code == 201
-    release, refused = ServiceCluster.delete, ["run-0", "kept"]
-
-    def delete(self: ServiceCluster, *of: str, **given: Any) -> bool:
-        if of[-1] in refused:
-            raise ServiceError("Provider edge/host-0 is gone; import the node again.", 409)
-        return release(self, *of, **given)
-
-    monkeypatch.setattr(ServiceCluster, "delete", delete)
+    refused, asked = ["run-0", "kept"], list[str]()
+    refuse_to_delete(monkeypatch, refused, asked)
+    # It is not time to try again before it is said so.
+    monkeypatch.setattr(reconciled, "time", SimpleNamespace(monotonic=lambda: 0.0))
     for name in ("run-0", "run-1"):
         kubernetes.delete(POD, name)
     kubernetes.register("host-1")
-    for _ in range(3):
+    for compare in (True, False, False):
         sync.see()
-        sync.settle(compare=True)
+        sync.settle(compare=compare)
     assert sorted(recorded(api)) == ["run-0", "run-2"]
     assert [node["name"] for node in api.get(f"{CLUSTER}/nodes").json["nodes"]] == [HOST, "host-1"]
     assert "pod default/run-0: rejected: Provider edge/host-0 is gone" in sync.said.getvalue()
     assert "pod default/run-0: well again" not in sync.said.getvalue()
+    assert asked.count("run-0") == 1
     refused.clear()
     sync.catch_up()
     assert sorted(recorded(api)) == ["run-2"]
     assert "pod default/run-0: well again" in sync.said.getvalue()
     assert api.get(f"{CLUSTER}/reservations").json["reservations"] == []
+
+
+def test_a_refused_release_is_dropped_once_the_pod_is_recorded_where_it_runs(
+    kubernetes, api, sync, scheduling, monkeypatch
+):
+    """It was to be released as it ran elsewhere, on a node that the service did not have yet."""
+    full(kubernetes, scheduling, sync, 1)
+    refused, asked = ["run-0"], list[str]()
+    refuse_to_delete(monkeypatch, refused, asked)
+    elsewhere = copy.deepcopy(kubernetes.objects[POD, "run-0"])
+    elsewhere["spec"]["nodeName"] = "host-1"
+    kubernetes.put(elsewhere)
+    for _ in range(2):
+        sync.see()
+        sync.settle()
+    assert "run-0" in asked
+    assert recorded(api)["run-0"]["node"] == HOST
+    kubernetes.register("host-1")
+    sync.see()
+    sync.settle()
+    assert recorded(api)["run-0"]["node"] == "host-1"
+    refused.clear()
+    asked.clear()
+    sync.catch_up()
+    assert "run-0" not in asked
+    assert recorded(api)["run-0"]["node"] == "host-1"
 
 
 @pytest.mark.parametrize("text", ["{", "null", '{"metadata":1}'])
@@ -628,10 +703,7 @@ def test_reservations_go_with_their_node_and_find_another_place(kubernetes, api,
 @pytest.mark.both_databases
 def test_reservations_are_deleted_with_a_node_or_not_at_all(kubernetes, api, sync, scheduling, database):
     assert api.put(f"{CLUSTER}/reservations/kept", reservation("kept", "4")).status_code == 201
-    root = api.get(f"{CLUSTER}/nodes/{HOST}").json["tree"]["uuid"]
-    body = {"allocations": {root: {"resources": {"CUSTOM_PODS": 1}}}, "consumer_type": "INSTANCE"}
-    labels = {"project_id": "p", "user_id": "u", "consumer_generation": None}
-    assert api.put(f"/allocations/{CONSUMER}", {**body, **labels}).status_code == 204
+    an_instance_holds_some(api)
     answer = api.delete(f"{CLUSTER}/nodes/{HOST}?closes=true&reservations=true")
     assert answer.status_code == 409
     assert f"consumer {CONSUMER}" in answer.json["errors"][0]["detail"]
@@ -658,6 +730,14 @@ def test_a_reservation_that_holds_nothing_any_more_leaves_no_consumer(kubernetes
     assert api.put(f"{CLUSTER}/nodes/{HOST}", {"node": shrunk}).status_code == 200
     assert api.delete(f"{CLUSTER}/nodes/{HOST}?reservations=true").status_code == 204
     assert consumers_of(database) == []
+
+
+def an_instance_holds_some(api: Client) -> None:
+    """`CONSUMER` holds something of the host that no pod and no reservation holds."""
+    root = api.get(f"{CLUSTER}/nodes/{HOST}").json["tree"]["uuid"]
+    body = {"allocations": {root: {"resources": {"CUSTOM_PODS": 1}}}, "consumer_type": "INSTANCE"}
+    labels = {"project_id": "p", "user_id": "u", "consumer_generation": None}
+    assert api.put(f"/allocations/{CONSUMER}", {**body, **labels}).status_code == 204
 
 
 def consumers_of(database: Database) -> list[str]:
@@ -707,10 +787,7 @@ def noted(calls: list[Any], api: Client, name: str) -> Any:
 
 
 def test_a_node_in_use_by_others_is_closed_and_opens_again(kubernetes, api, sync, scheduling):
-    root = api.get(f"{CLUSTER}/nodes/{HOST}").json["tree"]["uuid"]
-    body = {"allocations": {root: {"resources": {"CUSTOM_PODS": 1}}}, "consumer_type": "INSTANCE"}
-    labels = {"project_id": "p", "user_id": "u", "consumer_generation": None}
-    assert api.put(f"/allocations/{CONSUMER}", {**body, **labels}).status_code == 204
+    an_instance_holds_some(api)
     answer = api.delete(f"{CLUSTER}/nodes/{HOST}?closes=true")
     assert answer.status_code == 409
     assert f"consumer {CONSUMER}" in answer.json["errors"][0]["detail"]

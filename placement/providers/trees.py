@@ -241,10 +241,11 @@ class _TreeWriter:
             raise TryAgain("Another writer removed resource classes or traits at the same moment.")
         return found
 
-    # The cluster is locked: no other import adds names while they are counted.
-
     def _require_room(self, missing: Collection[str]) -> None:
-        """Raise TreeRefused for the first tree with more new classes than the cluster may have."""
+        """Raise TreeRefused for the first tree with more new classes than the cluster may have.
+
+        The cluster is locked: no other import adds names while they are counted.
+        """
         room = _MOST_CLASSES - providers.count_classes(self._transaction, self._cluster_id)
         fresh: set[str] = set()
         for tree, spec in self._specs():

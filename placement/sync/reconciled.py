@@ -339,8 +339,8 @@ class ReconciledPods(Reconciled):
 
     def _release(self, pod: PodId) -> bool:
         """Release a pod, unless that is held back; return whether it held something."""
-        key, rejections = key_of(pod), self._sending.rejections
-        if rejections.holds_back(key, pod):
+        key = key_of(pod)
+        if self._sending.rejections.holds_back(key, pod):
             return False
         try:
             released = self._service.release(pod)
@@ -349,8 +349,6 @@ class ReconciledPods(Reconciled):
             WRITES.labels("release", "rejected").inc()
             return False
         WRITES.labels("release", "accepted" if released else "nothing_held").inc()
-        if rejections.mark_of(key) == pod:
-            self._sending.settled(key)
         self._ended.discard(pod)
         self.forget(pod)
         return released

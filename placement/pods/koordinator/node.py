@@ -99,10 +99,8 @@ def import_node(
     offers[""] = host_inventories(host, offered_below, names)
     cores = core_inventories(cpus, policies.bind)
     classes = frozenset({CORE_CLASS} if cores else ()).union(*offers.values())
-    traits, of_labels = (
-        host_traits(host, policies, cpus),
-        label_traits({key: host.label(key) for key in labels}),
-    )
+    traits = host_traits(host, policies, cpus)
+    of_labels = label_traits({key: host.label(key) for key in labels})
     ls_pools, be_pools = (
         read_shared_pools(topology.annotation(key).softly().json())
         for key in (keys.LS_SHARED_POOLS, keys.BE_SHARED_POOLS)
