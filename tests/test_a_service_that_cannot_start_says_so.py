@@ -9,6 +9,7 @@ import subprocess
 import sys
 from contextlib import redirect_stderr
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import sqlalchemy as sa
@@ -232,6 +233,7 @@ def test_systemd_is_notified_when_a_worker_has_answered(tmp_path: Path):
 
 def test_a_command_writes_to_no_stream_of_a_former_one(tmp_path: Path):
     missing = ("serve", "--config-file", str(tmp_path / "missing.conf"))
-    with io.StringIO() as closed, redirect_stderr(closed):
+    # What a start leaves in the environment ends with it.
+    with mock.patch.dict(os.environ), io.StringIO() as closed, redirect_stderr(closed):
         assert cli.main(missing) == 1
     assert "missing.conf" in commands.refusal(*missing)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, NoReturn
 
 import orjson
@@ -70,12 +71,21 @@ def parse_quantity(value: object) -> Fraction:
     taken as they are. Raises QuantityError for anything else. Source: Kubernetes resource quantities.
     """
     if isinstance(value, int) and not isinstance(value, bool):
-        return _bounded(Decimal(value), 0, 1)
+        return Fraction(max(-LARGEST_AMOUNT, min(LARGEST_AMOUNT, value)))
     # Floats by the digits as written, not by their nearest binary fraction.
     text = repr(value) if isinstance(value, float) else value
-    match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
-    if match is None:
+    found = _read_quantity(text) if isinstance(text, str) else None
+    if found is None:
         raise QuantityError(f"{shown(value)} is not a Kubernetes quantity")
+    return found
+
+
+# Pods of one workload request the same.
+@lru_cache(maxsize=1024)
+def _read_quantity(text: str) -> Fraction | None:
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        return None
     exponent, suffix = match["exponent"], match["suffix"] or ""
     power = _DECIMAL.get(suffix, 0) if exponent is None else int(exponent)
     return _bounded(Decimal(match["number"]), power, 2 ** _BINARY.get(suffix, 0))
@@ -90,10 +100,15 @@ def _bounded(number: Decimal, power: int, scale: int) -> Fraction:
         return Fraction(sign * LARGEST_AMOUNT)
     if digits < _SURELY_SMALL:
         return Fraction(sign, _NANO)
-    exact = Fraction(number) * Fraction(10) ** power * scale
+    numerator, denominator = number.as_integer_ratio()
+    numerator *= scale * 10 ** max(power, 0)
+    denominator *= 10 ** max(-power, 0)
+    if abs(numerator) >= LARGEST_AMOUNT * denominator:
+        return Fraction(sign * LARGEST_AMOUNT)
+    exact = Fraction(numerator, denominator)
     if _NANO % exact.denominator:
         exact = sign * Fraction(math.ceil(abs(exact) * _NANO), _NANO)
-    return max(Fraction(-LARGEST_AMOUNT), min(Fraction(LARGEST_AMOUNT), exact))
+    return exact
 
 
 def largest_quantity(resource: str) -> Fraction:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import repeat
 from typing import Any
 
 from placement.common import pod_identity
@@ -325,59 +326,53 @@ def written_pod(pod: RecordedPod) -> dict[str, Any]:
 _stored_cpus = lru_cache(maxsize=1024)(parse_cpu_list)
 
 
+_RECORD_TEXTS = ("consumer", "cpus", "group", "qos", "treated_as", "reservation")
+_TEXT = {str}
+
+
 def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any]) -> RecordedPod:
     """Return the pod that a stored document describes; amounts beyond 64 bits count as 2^63-1.
 
     Raises one of `_MALFORMED` for a document that cannot be read, so that no odd value gets further.
     """
-
-    def text(member: str) -> str:
-        found = document.get(member, "")
-        if not isinstance(found, str):
-            raise ValueError(f"{member} is no text")
-        return found
-
-    consumer = text("consumer")
-    if not consumer:
+    texts = dict(zip(_RECORD_TEXTS, map(document.get, _RECORD_TEXTS, repeat("")), strict=True))
+    labels = document.get("labels", {})
+    if not {*map(type, texts.values()), *map(type, labels.values())} <= _TEXT:
+        raise ValueError("a value is no text")
+    if not texts["consumer"]:
         raise ValueError("consumer is empty")
     holding = Holding(
-        cpus=_stored_cpus(text("cpus")),
+        cpus=_stored_cpus(texts["cpus"]),
         level=ExclusiveLevel(document.get("level", ExclusiveLevel.NONE)),
         amounts=_read(document.get("amounts")),
         shares_with_best_effort=not document.get("secluded", False),
-        group=text("group"),
+        group=texts["group"],
     )
     keeps, affinity, membership = map(document.get, ("keeps", "affinity", "membership"))
     if namespace == RESERVED and keeps is None:
         raise ValueError("a reservation without terms")
     if not isinstance(affinity, Mapping | None):
         raise ValueError("affinity is no object")
-    labels = tuple(sorted(_text_items(document.get("labels", {}))))
+    labels = tuple(sorted(labels.items()))
     return RecordedPod(
         namespace=namespace,
         name=name,
         uid=uid,
-        consumer=consumer,
-        qos=text("qos"),
+        consumer=texts["consumer"],
+        qos=texts["qos"],
         requests=_amounts(document.get("requests", {})),
         holding=holding,
         loose=_read(document.get("loose")),
-        unreadable=_texts(document.get("unreadable", [])),
-        treated_as=text("treated_as"),
-        pools=tuple(map(_numa_id, _listed(document.get("pools", [])))),
-        reservation=text("reservation"),
+        unreadable=_texts(document["unreadable"]) if "unreadable" in document else (),
+        treated_as=texts["treated_as"],
+        pools=tuple(map(_numa_id, _listed(document["pools"]))) if "pools" in document else (),
+        reservation=texts["reservation"],
         keeps=None if keeps is None else stored_terms(keeps),
         labels=labels,
         affinity=stored_affinity(affinity, (namespace, labels)) if affinity else NO_AFFINITY,
         membership=None if membership is None else stored_membership(membership),
         is_leaving=bool(document.get("leaving", False)),
     )
-
-
-def _text_items(document: Mapping[str, str]) -> Iterable[tuple[str, str]]:
-    if not all(isinstance(text, str) for text in document.values()):
-        raise ValueError("a value is no text")
-    return document.items()
 
 
 def _amounts(document: Mapping[str, Any]) -> dict[str, int]:
