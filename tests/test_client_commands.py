@@ -731,6 +731,7 @@ def test_operands_that_make_no_sense_come_with_the_usage(command, operands, mess
             )
         ),
         ("node import", "kind: Node\n---\nkind: Node\nmetadata: [1]\n", "metadata.name: a Node has none"),
+        ("node import", "node: {}\n---\nkind: Node\n", "metadata.name: a document without a kind has none"),
         ("reservation create", "{kind: Pod}", "kind: expected Reservation, got 'Pod'"),
     ],
 )

@@ -245,7 +245,9 @@ def nodes_manifests(documents: list[Any]) -> dict[str, NodeManifests]:
         metadata = manifest.get("metadata")
         name = metadata.get("name") if isinstance(metadata, Mapping) else None
         if not isinstance(name, str):
-            raise BadRequest(f"metadata.name: a {manifest.get('kind')} has none")
+            kind = manifest.get("kind")
+            what = f"a {kind}" if isinstance(kind, str) else "a document without a kind"
+            raise BadRequest(f"metadata.name: {what} has none")
         by_name.setdefault(name, []).append(manifest)
     if not by_name:
         raise BadRequest("kind: the Node is missing")
