@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,9 +31,13 @@ from placement.http.worker.event_loop import EventLoop
 from placement.http.worker.lanes import WorkerLimits
 from placement.http.worker.worker import LaneWorker
 from placement.server.processes import Server, listening
+from tests.client import unique
+from tests.hostile import Wire, request
+from tests.patience import eventually
 from tests.server import free_port
 
 _STARTS_WITHIN_SECONDS = 60
+_TRIES = 1000
 LARGE = 64 * 2**20
 _LOG = "PLACEMENT_TEST_LOG"
 
@@ -160,6 +164,21 @@ class Running:
     def has_noted(self, event: str, name: str) -> bool:
         """Whether the application has begun, or closed, what was called so."""
         return (self.folder / f"{event}-{name}").exists()
+
+    def hold(self, stack: ExitStack, method: str, known: str, path: str = "/any?held=all") -> Wire:
+        """Have a request in work until it is freed; one that is refused is sent again.
+
+        For an answer may arrive a moment before the server has counted its request as done.
+        """
+        name = unique()
+        text = request(method, f"{path}&name={name}", b"", known=known)
+
+        for _ in range(_TRIES):
+            wire = stack.enter_context(Wire(self.url)).send(text)
+            eventually(True, lambda sent=wire: self.has_noted("begun", name) or not sent.is_open())
+            if self.has_noted("begun", name):
+                return wire
+        raise AssertionError("refused again and again")
 
     def free(self, held: str) -> None:
         """Let the requests go on that are `held` by this name, those that come later included."""

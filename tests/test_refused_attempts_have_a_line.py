@@ -65,11 +65,7 @@ def test_what_waits_too_long_or_is_too_much_is_an_attempt(tmp_path: Path):
         expected = 'user: known-greedy project: - address: 127.0.0.1 "DELETE /traits/T?sleep=5&name='
         eventually(6, lambda: len(re.findall(re.escape(expected) + r'[\w-]+" status: 503', file.read_text())))
     with logged(tmp_path, requests_per_caller=1) as (server, file), ExitStack() as stack:
-        name = unique()
-        stack.enter_context(Wire(server.url)).send(
-            request("DELETE", f"/traits/T?sleep=20&name={name}", b"", known=KNOWN)
-        )
-        eventually(True, lambda: server.has_noted("begun", name))
+        server.hold(stack, "DELETE", KNOWN, "/traits/T?held=all")
         with Wire(server.url) as wire:
             assert wire.send(request("DELETE", "/traits/U", b"", known=KNOWN)).answer().status == 429
         eventually(True, lambda: '"DELETE /traits/U" status: 429' in file.read_text())

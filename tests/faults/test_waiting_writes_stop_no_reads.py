@@ -108,26 +108,25 @@ def test_the_tokens_of_a_user_share_its_quota():
         for token in ("known-one/a", "known-one/b", "known-two/a"):
             assert answer_to(server.url, "PUT", token).status == 200
         for token in "abab":
-            known = f"X-Auth-Token: known-one/{token}"
-            stack.enter_context(asking(server.url, 1, "PUT", "/any?held=all", known))
-        assert eventually(lambda: answer_to(server.url, "PUT", "known-one/a").status == 429)
+            server.hold(stack, "PUT", f"X-Auth-Token: known-one/{token}")
+        assert answer_to(server.url, "PUT", "known-one/a").status == 429
         assert answer_to(server.url, "PUT", "known-two/a").status == 200
 
 
 def test_one_caller_has_a_bounded_number_of_requests_in_work():
-    with lane_server.running(requests_per_caller=5) as server:
+    with lane_server.running(requests_per_caller=5) as server, ExitStack() as stack:
         assert answer_to(server.url, "PUT", "known-greedy").status == 200
-        with asking(server.url, 9, "PUT", "/?held=all", "X-Auth-Token: known-greedy") as wires:
-            assert eventually(lambda: sum(not wire.is_open() for wire in wires) >= 4)
-            with Wire(server.url) as other:
-                assert other.get("/").answer().status == 200
-                assert other.send(request("GET", "/any", b"", known="X: y")).answer().status == 200
-            server.free("all")
-            answers = [wire.answer() for wire in wires]
-            assert sorted(answer.status for answer in answers) == [200] * 5 + [429] * 4
-            refused = next(answer for answer in answers if answer.status == 429)
+        held = [server.hold(stack, "PUT", "X-Auth-Token: known-greedy", "/?held=all") for _ in range(5)]
+        for _ in range(4):
+            refused = answer_to(server.url, "PUT", "known-greedy")
+            assert refused.status == 429
             assert refused.headers["retry-after"]
             assert refused.error
+        with Wire(server.url) as other:
+            assert other.get("/").answer().status == 200
+            assert other.send(request("GET", "/any", b"", known="X: y")).answer().status == 200
+        server.free("all")
+        assert [wire.answer().status for wire in held] == [200] * 5
 
         def is_served_again() -> bool:
             with asking(server.url, 5, "PUT", "/", "X-Auth-Token: known-greedy") as wires:
