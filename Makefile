@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SLOW   := --durations=15
 
 .DEFAULT_GOAL := help
-.PHONY: help run test announced check faults fuzz installs lint types rooms kubernetes house bench bench-full soak screenshots wheel image docs constraints sbom clean
+.PHONY: help run test announced check faults fuzz random installs lint types rooms kubernetes house bench bench-full soak screenshots wheel image docs constraints sbom clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -81,6 +81,9 @@ kubernetes: ## Fill build/kubernetes with the programs of a real Kubernetes for 
 
 fuzz: $(VENV)/.test ## Try every operation of /openapi.json with many requests (takes long; EXAMPLES=20 for less)
 	$(BIN)/python -m tests.fuzzing $(EXAMPLES)
+
+random: $(VENV)/.test ## Run the property tests with examples that no run had before; make test has the same each time
+	$(BIN)/python -m pytest -n $(JOBS) -m hypothesis --hypothesis-profile=random
 
 installs: $(VENV)/.test ## Try the wheel with each extra alone in clean environments, from the package index
 	$(BIN)/python -m tests.installations

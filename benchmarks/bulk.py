@@ -38,22 +38,25 @@ def fill(connection: str, data: DataSet) -> None:
     cursor.execute("SET statement_timeout = 0")
     for trait in CUSTOM_TRAITS:
         cursor.execute("INSERT INTO traits (name) VALUES (%s)", [trait])
-    names = []
-    for table in ("resource_classes", "traits"):
-        cursor.execute(f"SELECT name, id FROM {table}")
-        names.append(dict(cursor.fetchall()))
     cursor.execute("SELECT pg_current_xact_id()::text")
-    rows = _Rows(data, *names, cursor.fetchone()[0])
+    ((revision,),) = cursor.fetchall()
+    rows = _Rows(data, _ids(cursor, "resource_classes"), _ids(cursor, "traits"), revision)
     for table, kind in _TABLES.items():
         for block in _blocks(tqdm(getattr(rows, kind)(), desc=f"{data.name}: {kind}", unit="")):
             cursor.copy_expert(f"COPY {table} FROM STDIN", block)
     raw.commit()
-    raw.driver_connection.autocommit = True
+    driver: Any = raw.driver_connection
+    driver.autocommit = True
     for table in ("resource_providers", "placement_aggregates"):
         cursor.execute(f"SELECT setval('{table}_id_seq', (SELECT max(id) + 1 FROM {table}))")
     cursor.execute("VACUUM ANALYZE")
     raw.close()
     database.dispose()
+
+
+def _ids(cursor: Any, table: str) -> dict[str, int]:
+    cursor.execute(f"SELECT name, id FROM {table}")
+    return dict(cursor.fetchall())
 
 
 class _Rows:

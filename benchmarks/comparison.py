@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from benchmarks import answers, data, measure, servers
 from benchmarks.queries import QUERIES
 from benchmarks.report import Table
+from benchmarks.servers import Measured
 
 _USUAL = ["flat:1000", "flat:10000", "numa:1000", "cores:100", "sharing:1000"]
 
@@ -49,31 +50,31 @@ def _compare(kind: str, count: int, backend: str, seconds: float, *, ours_only: 
         for name, by_server in timings.items():
             table.timing(name, by_server)
         if kind == "flat":
-            query = QUERIES["flat"]["simple limit 10"]
-            found = {
-                server.name: measure.searches(server, query, 16, seconds)
-                for server in (*running, bytes_alone)
-            }
-            table.throughput("simple limit 10 per second, 16 clients", found)
-            _while_writing(table, running, count, seconds)
-            for clients in (1, 8):
-                found = {server.name: measure.claims(server, count, clients, seconds) for server in running}
-                table.throughput(f"PUT /allocations per second, {clients} clients", found)
-                query = QUERIES["flat"]["simple limit 10"]
-                found = {
-                    server.name: measure.search_and_claim(server, query, clients, seconds)
-                    for server in running
-                }
-                table.throughput(f"candidates(limit=10) and claim per second, {clients} clients", found)
-            for name, found in answers.in_one_call(running[0], seconds):
-                table.throughput(name, found)
+            _throughputs(table, running, bytes_alone, count, seconds)
         table.memory({name: peak.megabytes for name, peak in peaks.items()})
         table.print()
 
 
-def _while_writing(table: Table, running: Sequence[servers.Measured], hosts: int, seconds: float) -> None:
+def _throughputs(
+    table: Table, running: Sequence[Measured], bytes_alone: Measured, hosts: int, seconds: float
+) -> None:
+    """Measure searches and claims of several clients at once."""
+    query = QUERIES["flat"]["simple limit 10"]
+    found = {server.name: measure.searches(server, query, 16, seconds) for server in (*running, bytes_alone)}
+    table.throughput("simple limit 10 per second, 16 clients", found)
+    _while_writing(table, running, hosts, seconds)
+    for clients in (1, 8):
+        found = {server.name: measure.claims(server, hosts, clients, seconds) for server in running}
+        table.throughput(f"PUT /allocations per second, {clients} clients", found)
+        found = {server.name: measure.search_and_claim(server, query, clients, seconds) for server in running}
+        table.throughput(f"candidates(limit=10) and claim per second, {clients} clients", found)
+    for name, found in answers.in_one_call(running[0], seconds):
+        table.throughput(name, found)
+
+
+def _while_writing(table: Table, running: Sequence[Measured], hosts: int, seconds: float) -> None:
     for name in ("simple limit 10", "simple limit 1000"):
-        timings = {}
+        timings: dict[str, measure.Timing] = {}
         for server in running:
             with measure.Writers(server, hosts):
                 timings |= measure.queries([server], {name: QUERIES["flat"][name]}, seconds)[name]

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from tqdm import tqdm
@@ -57,7 +58,7 @@ def flat(count: int) -> DataSet:
     hosts, consumers = [], []
     for number in range(count):
         name = f"flat-{number}"
-        inventories = {
+        inventories: dict[str, dict[str, Any]] = {
             "VCPU": {"total": 32, "allocation_ratio": 4.0},
             "MEMORY_MB": {"total": 131072, "max_unit": 131072},
             "DISK_GB": {"total": 2000, "max_unit": 2000},
@@ -136,10 +137,9 @@ def build(url: str, data: DataSet, label: str, clients: int = 8) -> None:
     wire = Wire(url)
     for trait in CUSTOM_TRAITS:
         wire.must("PUT", f"/traits/{trait}")
-    work: list[Callable[[Wire], None]] = [lambda wire, tree=tree: _create(wire, tree) for tree in data.hosts]
+    work: list[Callable[[Wire], None]] = [partial(_create, tree) for tree in data.hosts]
     claims: list[Callable[[Wire], None]] = [
-        lambda wire, at=at, held=held: _claim(wire, f"{data.name}-{at}", held)
-        for at, held in enumerate(data.consumers)
+        partial(_claim, f"{data.name}-{at}", held) for at, held in enumerate(data.consumers)
     ]
     for title, jobs in (("hosts", work), ("consumers", claims)):
         _run(url, jobs, clients, f"{label}: {data.name}, {title}")
@@ -159,11 +159,11 @@ def _run(url: str, jobs: list[Callable[[Wire], None]], clients: int, title: str)
     bar.close()
 
 
-def _create(wire: Wire, tree: list[Provider]) -> None:
+def _create(tree: list[Provider], wire: Wire) -> None:
     for provider in tree:
         own = identifier(provider.name)
         parent = identifier(provider.parent) if provider.parent else None
-        body = {"name": provider.name, "uuid": own, "parent_provider_uuid": parent}
+        body: dict[str, Any] = {"name": provider.name, "uuid": own, "parent_provider_uuid": parent}
         wire.must("POST", "/resource_providers", body)
         for generation, (what, value) in enumerate(_parts(provider)):
             body = {"resource_provider_generation": generation, what: value}
@@ -177,7 +177,7 @@ def _parts(provider: Provider) -> Iterator[tuple[str, Any]]:
             yield what, value
 
 
-def _claim(wire: Wire, name: str, held: dict[str, dict[str, int]]) -> None:
+def _claim(name: str, held: dict[str, dict[str, int]], wire: Wire) -> None:
     resources = {identifier(provider): amounts for provider, amounts in held.items()}
     for _ in range(20):
         status, content = wire.call("PUT", f"/allocations/{identifier(name)}", claim_body(resources))

@@ -12,8 +12,8 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from urllib.parse import urlsplit
 
 from benchmarks import bulk, data
@@ -101,12 +101,13 @@ def _print_searches(wire: Wire) -> None:
 
 def _print_neighbours(url: str) -> None:
     rows = []
-    for name, beside in {
+    neighbours: dict[str, Callable[[], AbstractContextManager[None]]] = {
         "alone": _nothing,
         "beside a search without an end": lambda: _asking(url, _ENDLESS),
         "beside 100,000 candidates, over and over": lambda: _asking(url, _LARGEST),
         f"beside {_SENDERS} who never finish sending": lambda: _half_sent(url),
-    }.items():
+    }
+    for name, beside in neighbours.items():
         with beside():
             rows.append([name, *_latencies(url)])
     print_table("limit=10 over 1,000 hosts", ["", "p50 ms", "p95 ms", "max ms"], rows)

@@ -10,8 +10,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from benchmarks.data import CUSTOM_TRAITS, DataSet, identifier
-from placement.engine.domain.identifiers import portions
-from placement.migrate import incumbent as tables
+from placement.engine.domain.portions import portions
+from placement.migrate import incumbent_tables as tables
 
 _NAMESPACE = uuid.UUID("1ce00000-0000-4000-8000-000000000000")
 _CLASSES = ("VCPU", "MEMORY_MB", "DISK_GB")

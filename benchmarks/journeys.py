@@ -1,7 +1,7 @@
-"""Three requests on their way through the house: every module they pass, in the order of the first call.
+"""Requests on their way through the house: every module they pass, in the order of the first call.
 
-python -m benchmarks.journeys              a candidate query, a claim, a pod (LSR, 4 CPUs)
-python -m benchmarks.journeys pod          one of them: query, claim, pod
+python -m benchmarks.journeys              all: a candidate query, a claim, a pod (LSR, 4 CPUs), and more
+python -m benchmarks.journeys query pod    some of them; an unknown name lists all
 python -m benchmarks.journeys --functions  every function instead of the first of each module
 python -m benchmarks.journeys --database sqlite
 
@@ -23,7 +23,9 @@ def main() -> None:
     """Trace what the command line asks for and print a table for each."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.journeys", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("journeys", nargs="*", metavar="JOURNEY", help="query, claim, pod; all without")
+    parser.add_argument(
+        "journeys", nargs="*", metavar="JOURNEY", help="such as query, claim, pod; all without"
+    )
     parser.add_argument("--functions", action="store_true")
     parser.add_argument("--database", choices=BACKENDS, default="postgresql")
     given = parser.parse_args()

@@ -156,7 +156,7 @@ def _bring_in_nodes(connection: str, nodes: int) -> None:
 def fill_nodes(url: str, count: int) -> None:
     """Make the cluster with so many nodes of 128 CPUs on four NUMA nodes."""
     Wire(url).must("PUT", _CLUSTER, {})
-    rows = tuple((cpu.cpu, cpu.core, cpu.numa, cpu.socket) for cpu in topology(4, 2).rows)
+    rows = tuple((cpu.cpu, cpu.core, cpu.numa, cpu.socket) for cpu in topology(4, 2).logical_cpus)
     zones = {numa: {"cpu": "32", "memory": "128Gi"} for numa in range(4)}
 
     def manifests(number: int) -> dict[str, Any]:

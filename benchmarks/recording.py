@@ -17,7 +17,7 @@ import itertools
 import json
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_DNS, uuid5
@@ -25,6 +25,7 @@ from uuid import NAMESPACE_DNS, uuid5
 from tqdm import tqdm
 
 from placement.app import build
+from placement.http.registry import registry_of
 from placement.storage.database import Database
 from tests.conftest import compatible
 from tests.kubernetes import BIND, NUMA_POLICY, RATIO, node_manifests, pod_manifest
@@ -107,7 +108,7 @@ class _Recorder:
 
     def close(self) -> None:
         """Give back what the application holds."""
-        self._application.extensions["placement_use_cases"].close()
+        registry_of(self._application).close()
 
 
 # -- searches ---------------------------------------------------------------------------------------------
@@ -215,35 +216,45 @@ def _amounts(chance: random.Random) -> str:
 
 
 def _query(chance: random.Random) -> tuple[str, str]:
-    """A microversion, and a query that it mostly understands."""
+    """Return a microversion, and a query that it mostly understands."""
     version = chance.choice(_VERSIONS)
     minor = int(version.split(".")[1])
     groups = chance.choice([0, 0, 1, 1, 2, 3, 4]) if minor >= 25 else 0
     suffixes = [str(n + 1) if minor < 33 or chance.random() < 0.5 else f"_g{n}" for n in range(groups)]
-    parts = []
+    parts: list[str] = []
     if not groups or chance.random() < 0.7:
-        parts.append(f"resources={_amounts(chance)}")
-        if minor >= 17 and chance.random() < 0.3:
-            sign = "!" if minor >= 22 and chance.random() < 0.3 else ""
-            parts.append(f"required={sign}{chance.choice(_TRAITS)}")
-        if minor >= 21 and chance.random() < 0.15:
-            parts.append(f"member_of={_uuid(chance.choice(['one', 'two']))}")
+        parts += _unsuffixed_group(chance, minor)
     for suffix in suffixes:
-        usual = ["SRIOV_NET_VF:1", "CUSTOM_BIG:51", "CUSTOM_DEV:1", "VCPU:1,MEMORY_MB:512", "PCPU:1"]
-        parts.append(
-            f"resources{suffix}={_amounts(chance) if chance.random() < 0.4 else chance.choice(usual)}"
-        )
-        if chance.random() < 0.4:
-            parts.append(f"required{suffix}={chance.choice(_TRAITS)}")
-        if chance.random() < 0.1:
-            parts.append(f"member_of{suffix}={_uuid('one')}")
-    if groups > 1:
-        parts.append(f"group_policy={chance.choice(['none', 'isolate'])}")
-        if minor >= 36 and chance.random() < 0.3:
-            parts.append(f"same_subtree={','.join(chance.sample(suffixes, 2))}")
+        parts += _suffixed_group(chance, suffix)
+    parts += _between_groups(chance, minor, suffixes)
     if minor >= 16 and (groups >= 3 or chance.random() < 0.6):
         parts.append(f"limit={chance.choice([1, 2, 5, 10, 100, 1000])}")
     return version, "&".join(parts)
+
+
+def _unsuffixed_group(chance: random.Random, minor: int) -> Iterator[str]:
+    yield f"resources={_amounts(chance)}"
+    if minor >= 17 and chance.random() < 0.3:
+        sign = "!" if minor >= 22 and chance.random() < 0.3 else ""
+        yield f"required={sign}{chance.choice(_TRAITS)}"
+    if minor >= 21 and chance.random() < 0.15:
+        yield f"member_of={_uuid(chance.choice(['one', 'two']))}"
+
+
+def _suffixed_group(chance: random.Random, suffix: str) -> Iterator[str]:
+    usual = ["SRIOV_NET_VF:1", "CUSTOM_BIG:51", "CUSTOM_DEV:1", "VCPU:1,MEMORY_MB:512", "PCPU:1"]
+    yield f"resources{suffix}={_amounts(chance) if chance.random() < 0.4 else chance.choice(usual)}"
+    if chance.random() < 0.4:
+        yield f"required{suffix}={chance.choice(_TRAITS)}"
+    if chance.random() < 0.1:
+        yield f"member_of{suffix}={_uuid('one')}"
+
+
+def _between_groups(chance: random.Random, minor: int, suffixes: Sequence[str]) -> Iterator[str]:
+    if len(suffixes) > 1:
+        yield f"group_policy={chance.choice(['none', 'isolate'])}"
+        if minor >= 36 and chance.random() < 0.3:
+            yield f"same_subtree={','.join(chance.sample(suffixes, 2))}"
 
 
 # -- pods -------------------------------------------------------------------------------------------------

@@ -83,7 +83,8 @@ def create_incumbent_tables(connection: str) -> None:
     """Have the incumbent make its tables in an empty database."""
     python = _installed_incumbent()
     with _configured(connection) as place:
-        manage = [python.parent / "placement-manage", "--config-file", place / "placement.conf", "db", "sync"]
+        program, configuration = str(python.parent / "placement-manage"), str(place / "placement.conf")
+        manage = [program, "--config-file", configuration, "db", "sync"]
         subprocess.run(manage, env=_incumbent_environment(place), check=True, capture_output=True)
 
 
@@ -93,7 +94,7 @@ def incumbent_at(connection: str, workers: int = 2) -> Iterator[Measured]:
     python = _installed_incumbent()
     with _configured(connection) as place:
         port = free_port()
-        command = [python.parent / "gunicorn", "-b", f"127.0.0.1:{port}", "-w", str(workers)]
+        command = [str(python.parent / "gunicorn"), "-b", f"127.0.0.1:{port}", "-w", str(workers)]
         command += ["--timeout", "600", "placement.wsgi.api:application"]
         log = (place / "log").open("wb")
         environment = _incumbent_environment(place)

@@ -17,7 +17,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,7 +68,7 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
     """Return the growth per hour by least squares, of (minutes, MiB) at two moments at least."""
     mean_x, mean_y = (sum(values) / len(points) for values in zip(*points, strict=True))
     along = sum((x - mean_x) ** 2 for x, _ in points)
-    return 60 * sum((x - mean_x) * (y - mean_y) for x, y in points) / along
+    return float(60 * sum((x - mean_x) * (y - mean_y) for x, y in points) / along)
 
 
 def verdict(points: Sequence[tuple[float, float]], warm_up: float) -> tuple[str, bool]:
@@ -102,26 +102,14 @@ def _soak(
 ) -> int:
     """Return the exit code."""
     workers = server.workers()
-    points: dict[int, list[tuple[float, float]]] = {pid: [] for pid in workers}
     clients = [Client(server.url, number) for number in range(_CLIENTS)]
     stop = threading.Event()
     database = Database(connection)
-    at_first, started = _rows(database), time.monotonic()
-    print("| minute | calls | MiB by worker: PSS/RSS | PSS | files | sockets | threads | more rows |")
-    print("|---|---|---|---|---|---|---|---|")
+    at_first = _rows(database)
     with ThreadPoolExecutor(_CLIENTS) as pool:
         running = [pool.submit(client.run, kinds, stop) for client in clients]
         try:
-            while (minute := (time.monotonic() - started) / 60) < minutes:
-                time.sleep(60 * min(1, minutes / _FEWEST, minutes - minute))
-                minute = (time.monotonic() - started) / 60
-                if server.workers() != workers or any(one.done() for one in running):
-                    print("A worker or a client has ended.")
-                    break
-                used = [usage_of(pid) for pid in workers]
-                for pid, usage in zip(workers, used, strict=True):
-                    points[pid].append((minute, usage.proportional))
-                _print(minute, clients, used, _rows(database) - at_first)
+            points = _watched(server, clients, running, database, at_first, minutes)
         finally:
             stop.set()
     database.dispose()
@@ -131,6 +119,33 @@ def _soak(
     found = {pid: verdict(seen, warm_up) for pid, seen in points.items()}
     print("\n".join(f"worker {pid}: {sentence}" for pid, (sentence, _) in found.items()))
     return int(server.workers() != workers or any(growing for _, growing in found.values()))
+
+
+def _watched(
+    server: RunningServer,
+    clients: Sequence[Client],
+    running: Sequence[Future[None]],
+    database: Database,
+    at_first: Counter[str],
+    minutes: float,
+) -> dict[int, list[tuple[float, float]]]:
+    """Print a line each minute; return the (minutes, MiB) of each worker, until one or a client ends."""
+    workers = server.workers()
+    points: dict[int, list[tuple[float, float]]] = {pid: [] for pid in workers}
+    started = time.monotonic()
+    print("| minute | calls | MiB by worker: PSS/RSS | PSS | files | sockets | threads | more rows |")
+    print("|---|---|---|---|---|---|---|---|")
+    while (minute := (time.monotonic() - started) / 60) < minutes:
+        time.sleep(60 * min(1, minutes / _FEWEST, minutes - minute))
+        minute = (time.monotonic() - started) / 60
+        if server.workers() != workers or any(one.done() for one in running):
+            print("A worker or a client has ended.")
+            break
+        used = [usage_of(pid) for pid in workers]
+        for pid, usage in zip(workers, used, strict=True):
+            points[pid].append((minute, usage.proportional))
+        _print(minute, clients, used, _rows(database) - at_first)
+    return points
 
 
 def _rows(database: Database) -> Counter[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from oslo_config import cfg
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.exceptions import NotFound as RoutingNotFound
 
+from placement.allocations import candidate_routes, orphan_routes
 from placement.allocations import routes as allocations_routes
 from placement.allocations.best_fit import NotAll
 from placement.allocations.candidate_schemas import ExplanationShownSchema
@@ -21,34 +23,43 @@ from placement.allocations.orders import order_of
 from placement.allocations.rendering import CandidatesRenderer
 from placement.audit import routes as audit_routes
 from placement.common.probes import OPEN_PATHS, PATHS, answer
-from placement.engine.domain.errors import BadRequest, BadValues, Forbidden, PlacementError
+from placement.engine.domain import errors
+from placement.engine.domain.claims import UnknownOwner
 from placement.flavors import routes as flavors_routes
-from placement.flavors.nova.flavor import FlavorRefused
-from placement.http import auth, context, openapi
-from placement.http.auth import NO_FILE, BadTokens, Keystone, Tokens
-from placement.http.context import HttpError, Misconfigured, Relayed, objection
-from placement.http.gate import Policy, guarded_by
+from placement.health import Health
+from placement.http import context, openapi
+from placement.http import errors as http_errors
+from placement.http.context import component
+from placement.http.gate import guarded_by
+from placement.http.local_callers import objection
 from placement.http.middleware import Application, add_hooks, allowed_origins, bound, surrounded
-from placement.http.openapi import EXTENSION, Documents
+from placement.http.openapi import Documents
+from placement.http.policy import Policy
+from placement.http.registry import Registry, install
 from placement.http.schemas import dump
+from placement.http.strategies.authentication import Authentication
+from placement.http.strategies.keystone import Keystone
+from placement.http.strategies.noauth2 import noauth2
+from placement.http.strategies.tokens import NO_FILE, BadTokens, Tokens
+from placement.http.suggestions import StoredNames
 from placement.planning import routes as planning_routes
-from placement.planning.capacity import Watch
+from placement.planning.capacity import Planning
+from placement.planning.capacity_watch import Watch
+from placement.planning.plans import PlanSettings
 from placement.planning.routes import watched
 from placement.pods import extender_routes
 from placement.pods import routes as pods_routes
-from placement.pods.placing import Unschedulable
 from placement.pods.schemas import RefusingNodeSchema, by_name
+from placement.pods.services.place_choice import Unschedulable
+from placement.pods.services.stored_names import NamesInDatabase
 from placement.providers import name_routes
 from placement.providers import routes as providers_routes
 from placement.server import routes as server_routes
 from placement.server.binders import KubeconfigBinders
 from placement.server.settings import open_database
 from placement.storage.database import Database
-from placement.use_cases import UseCases
 from placement.web import pages
-
-# The Flask application: hooks before and after every request, blueprints, error shape.
-
+from placement.wiring import use_cases_on
 
 LOG = logging.getLogger(__name__)
 # How many nodes an error explains one by one; the message counts the reasons of all.
@@ -65,7 +76,7 @@ _BLUEPRINTS = (
     providers_routes.memberships_blueprint,
     name_routes.blueprint,
     allocations_routes.allocations_blueprint,
-    allocations_routes.allocation_candidates_blueprint,
+    candidate_routes.allocation_candidates_blueprint,
     allocations_routes.usages_blueprint,
     allocations_routes.reshaper_blueprint,
     pods_routes.clusters_blueprint,
@@ -75,43 +86,41 @@ _BLUEPRINTS = (
     flavors_routes.blueprint,
     planning_routes.capacity_blueprint,
     planning_routes.plans_blueprint,
-    allocations_routes.extended_candidates_blueprint,
+    candidate_routes.extended_candidates_blueprint,
     flavors_routes.claims_blueprint,
     allocations_routes.listings_blueprint,
+    orphan_routes.blueprint,
     audit_routes.blueprint,
 )
 
 
 def create_application(
-    use_cases: UseCases, settings: cfg.ConfigOpts, add_pages: Callable[[Flask], None] = lambda _: None
+    base_registry: Registry, settings: cfg.ConfigOpts, add_pages: Callable[[Flask], None] = lambda _: None
 ) -> Flask:
     """Return the WSGI application around the use cases; `add_pages` adds the pages for browsers."""
     policy = Policy(settings)
     try:
         questions = watched(settings.capacity.watch)
-    except BadRequest as error:
-        raise Misconfigured(str(error)) from None
+    except errors.BadRequest as error:
+        raise http_errors.Misconfigured(str(error)) from None
     application = Application("placement", static_folder=None)
     application.url_map.merge_slashes = False
     application.config["MAX_CONTENT_LENGTH"] = settings.api.max_request_body_bytes
-    application.extensions["placement_use_cases"] = use_cases
-    application.extensions["placement_settings"] = settings
+    registry = base_registry.copy()
+    install(registry, application)
+    registry.put(cfg.ConfigOpts, settings)
     # Options are slow to read for every claim.
-    owner = settings.placement.incomplete_consumer_project_id, settings.placement.incomplete_consumer_user_id
-    application.extensions["placement_unknown_owner"] = owner
-    application.extensions["placement_watch"] = Watch(use_cases.planning, questions)
-    application.extensions["placement_policy"] = policy
-    identified = _strategy(settings)
-    application.extensions["placement_authentication"] = identified
-    # Pages put sessions around the strategy, and a served application signs in at Identity.
-    application.extensions["placement_identity"] = identified if isinstance(identified, Keystone) else None
-    application.extensions["placement_candidates_renderer"] = CandidatesRenderer()
+    owner = UnknownOwner(
+        settings.placement.incomplete_consumer_project_id, settings.placement.incomplete_consumer_user_id
+    )
+    authentication = _authentication(settings)
+    registry.add(StoredNames(NamesInDatabase(registry[Database], policy.passes).like))
+    registry.add(owner, policy, authentication, Watch(registry[Planning], questions), CandidatesRenderer())
+    registry.add(PlanSettings(settings.planning.purpose, questions))
     for blueprint in _BLUEPRINTS:
         application.register_blueprint(blueprint)
-    application.extensions[context.OPEN_PATHS] = OPEN_PATHS | openapi.PATHS
     add_pages(application)
-    strategy = settings.api.auth_strategy
-    application.extensions[EXTENSION] = Documents(application, only_header=strategy != "token")
+    registry.add(Documents(application, only_header=settings.api.auth_strategy != "token"))
     unknown = sorted(guarded_by() - policy.known)
     if unknown:
         raise LookupError(f"routes ask for policy rules that are not in http/rules.py: {', '.join(unknown)}")
@@ -119,55 +128,63 @@ def create_application(
         # HEAD and OPTIONS are methods that no path has (placement-api.md, "Routing details"), but for health.
         none = {"OPTIONS"} if rule.rule in PATHS else {"HEAD", "OPTIONS"}
         rule.methods = (rule.methods or set()) - none
-    believes = strategy == "noauth2" and not settings.api.allow_remote_noauth
+    believes = authentication.believes and not settings.api.allow_remote_noauth
     objects = partial(objection, allowed_origins=allowed_origins(settings)) if believes else None
-    add_hooks(application, objects, bound(settings.api.max_requests_per_caller))
+    add_hooks(application, authentication, objects, bound(settings.api.max_requests_per_caller))
     for kind, handler in _HANDLERS.items():
         application.register_error_handler(kind, extender_routes.in_its_form(handler))
     # Our own server answers these itself.
-    application.extensions["placement_probes"] = partial(answer, checks=use_cases.health.checks)
+    application.extensions["placement_probes"] = partial(answer, checks=registry[Health].checks)
     wrapped: Any = surrounded(application.wsgi_app, settings, settings.api.request_timeout)
     application.wsgi_app = wrapped  # type: ignore[method-assign]
     return application
 
 
-def _strategy(settings: cfg.ConfigOpts) -> auth.Strategy:
+def _authentication(settings: cfg.ConfigOpts) -> Authentication:
+    open_paths = OPEN_PATHS | openapi.PATHS
     if settings.api.auth_strategy == "keystone":
-        return Keystone(settings)
+        keystone = Keystone(settings)
+        return Authentication(keystone, open_paths, keystone)
     if settings.api.auth_strategy == "token":
         if not settings.api.tokens_file:
             raise BadTokens(NO_FILE)
-        return Tokens(Path(settings.api.tokens_file))
-    return auth.noauth2
+        return Authentication(Tokens(Path(settings.api.tokens_file)), open_paths)
+    return Authentication(noauth2, open_paths, believes=True)
 
 
-def _placement_error(error: PlacementError) -> Response:
-    message = str(error)
-    believes = current_app.extensions["placement_authentication"] is auth.noauth2
-    if isinstance(error, Forbidden) and believes and not context.current().caller.roles:
-        message += " With auth_strategy noauth2 the token `admin` has a role, others have none."
-    return context.render(context.status_of(error), message, code=error.code)
+_ONLY_ADMIN = "With auth_strategy noauth2 the token `admin` has a role, others have none."
 
 
-def _not_all(refused: NotAll) -> Response:
+def _placement_error(error: errors.PlacementError) -> Response:
+    believes = component(Authentication).believes
+    if isinstance(error, errors.Forbidden) and believes and not context.current().caller.roles:
+        error = errors.Forbidden(f"{error} {_ONLY_ADMIN}", error.code)
+    return http_errors.render_error(error)
+
+
+def _not_all(not_all: NotAll) -> Response:
     """Render an error for each member that got nothing; the status is common to all of them, or 409."""
-    problems = [(each.code, f"members[{place}]: {each}") for place, each in refused.refused.items()]
-    statuses = {context.status_of(each) for each in refused.refused.values()}
-    return context.render_all(statuses.pop() if len(statuses) == 1 else 409, problems)
+    findings = [
+        replace(finding, code=finding.code or each.code)
+        for number, each in not_all.refused.items()
+        for finding in each.within(errors.BODY / "members" / number).findings
+    ]
+    statuses = {http_errors.status_of(each) for each in not_all.refused.values()}
+    return http_errors.render_all(statuses.pop() if len(statuses) == 1 else 409, findings)
 
 
-def _unschedulable(refused: Unschedulable) -> Response:
-    nodes = [dump(RefusingNodeSchema, each) for each in by_name(refused.refusals)[:_NODES_SHOWN]]
+def _unschedulable(unschedulable: Unschedulable) -> Response:
+    nodes = [dump(RefusingNodeSchema, each) for each in by_name(unschedulable.refusals)[:_NODES_SHOWN]]
     extra = {
         "nodes": nodes,
-        "nodes_omitted": len(refused.refusals) - len(nodes),
-        "explanation": dump(ExplanationShownSchema, refused.explanation),
+        "nodes_omitted": len(unschedulable.refusals) - len(nodes),
+        "explanation": dump(ExplanationShownSchema, unschedulable.explanation),
     }
-    return context.render(409, str(refused), code=refused.code, extra=extra)
+    return http_errors.render_error(unschedulable, extra=extra)
 
 
-def _http_error(error: HttpError) -> Response:
-    response = context.render(error.status, error.message, extra=error.extra)
+def _http_error(error: http_errors.HttpError) -> Response:
+    response = http_errors.render(error.status, error.message, extra=error.extra)
     response.headers.update(error.headers)
     return response
 
@@ -181,10 +198,10 @@ def _routing_error(error: HTTPException) -> Response:
         and shorter not in ("", request.path)
         and current_app.url_map.bind("").allowed_methods(shorter)
     ):
-        message = f"There is no slash at the end: ask for {shorter}"
+        message = f"Leave out the slash at the end: ask for {shorter}"
     elif isinstance(error, RoutingNotFound) and context.is_own():
         message = f"There is no such path; {openapi.DOCUMENT} lists all."
-    response = context.render(error.code or 500, message)
+    response = http_errors.render(error.code or 500, message)
     if isinstance(error, MethodNotAllowed) and error.valid_methods:
         response.headers["Allow"] = ", ".join(sorted(error.valid_methods))
     return response
@@ -192,17 +209,15 @@ def _routing_error(error: HTTPException) -> Response:
 
 def _fault(error: Exception) -> Response:
     LOG.exception("unexpected failure of %s %s", request.method, request.path, exc_info=error)
-    return context.render(500, "The failure was logged under this request id.")
+    return http_errors.render(500, "The failure was logged under this request id.")
 
 
 _HANDLERS: dict[type[Exception], Callable[[Any], Response]] = {
-    PlacementError: _placement_error,
-    BadValues: lambda refused: context.render_all(400, [(refused.code, each) for each in refused.shown]),
-    FlavorRefused: lambda refused: context.render_all(400, refused.problems),
+    errors.PlacementError: _placement_error,
     NotAll: _not_all,
     Unschedulable: _unschedulable,
-    HttpError: _http_error,
-    Relayed: lambda relayed: relayed.response,
+    http_errors.HttpError: _http_error,
+    http_errors.Relayed: lambda relayed: relayed.response,
     HTTPException: _routing_error,
     Exception: _fault,
 }
@@ -216,7 +231,7 @@ def build(
     resource_prefixes: Sequence[str] = (),
 ) -> Flask:
     """Return the service on one database; its schema must be current."""
-    use_cases = UseCases(database, search or SearchSettings(), binders, resource_prefixes)
+    use_cases = use_cases_on(database, search or SearchSettings(), binders, resource_prefixes)
     return create_application(use_cases, settings, pages.attach)
 
 
@@ -233,6 +248,6 @@ def configured(settings: cfg.ConfigOpts) -> Flask:
         depth_first=strategy == "depth-first",
         randomize=settings.placement.randomize_allocation_candidates,
         seconds=settings.placement.search_timeout,
-        order=order_of(settings.scoring.order_by, "[scoring] order_by"),
+        order=order_of(settings.scoring.order_by, errors.RequestPlace("[scoring] order_by")),
     )
     return build(open_database(settings), settings, search, binders, prefixes)

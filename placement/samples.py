@@ -86,7 +86,7 @@ def _configuration() -> Iterator[str]:
 
 def _policy() -> Iterator[str]:
     yield "# All rules of placement with their defaults; copy those that shall differ to policy.yaml."
-    yield "# While [oslo_policy] enforce_new_defaults is false, the role admin passes every one, too."
+    yield "# While [oslo_policy] enforce_new_defaults is false, the role admin also passes every rule."
     for rule in list_rules():
         yield ""
         yield from _comment(rule.description or "")

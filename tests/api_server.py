@@ -27,11 +27,14 @@ from tests.certificates import Pair
 from tests.patience import PATIENCE_SECONDS
 
 TOKEN = "a-token-of-a-service-account"
-_TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
+_TOPOLOGY_VERSIONS = ("v1alpha1", "v1alpha2")
 KIND_OF = {
     "/api/v1/nodes": "Node",
     "/api/v1/pods": "Pod",
-    _TOPOLOGIES: "NodeResourceTopology",
+    **{
+        f"/apis/topology.node.k8s.io/{version}/noderesourcetopologies": "NodeResourceTopology"
+        for version in _TOPOLOGY_VERSIONS
+    },
     "/apis/scheduling.koordinator.sh/v1alpha1/reservations": "Reservation",
 }
 _BUILT_IN = ("Node", "Pod")
@@ -62,6 +65,8 @@ class ApiServer:
         self.url = ""
         self.page = 2
         self.unknown_kinds: set[str] = set()
+        # The version in which NodeResourceTopologies are offered.
+        self.topology_version = "v1alpha1"
         self.token = TOKEN
         self.gone_by_status = False
         self.pages_that_expire = 0
@@ -108,7 +113,7 @@ class ApiServer:
     def bookmark(self) -> None:
         """Tell every watch the present version."""
         with self.condition:
-            for kind in KIND_OF.values():
+            for kind in dict.fromkeys(KIND_OF.values()):
                 self._record("BOOKMARK", {"kind": kind, "metadata": {}})
 
     def forget(self) -> None:
@@ -293,7 +298,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self._is_refused(method, parts.path):
             return
         kind, namespace, name = _meant(parts.path)
-        if kind is None or kind in self._cluster.unknown_kinds:
+        others = set(_TOPOLOGY_VERSIONS) - {self._cluster.topology_version}
+        if kind is None or kind in self._cluster.unknown_kinds or others & set(parts.path.split("/")):
             self._fail(404, "the server could not find the requested resource")
         elif name is not None:
             found = self._cluster.get(kind, name, namespace or "")

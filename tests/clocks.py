@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from placement.storage import clock
-from placement.storage.clock import utcnow
+from placement.common import clock
+from placement.common.clock import utcnow
 from placement.storage.database import Database
 
 
@@ -17,6 +17,13 @@ def here(patch: pytest.MonkeyPatch, by: datetime.timedelta) -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("placement.") and hasattr(module, "utcnow"):
             patch.setattr(module, "utcnow", lambda: utcnow() + by)
+
+
+def agreed(patch: pytest.MonkeyPatch, by: datetime.timedelta) -> None:
+    """It is that much later, by the clock that all processes agree on."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("placement.") and hasattr(module, "agreed_now"):
+            patch.setattr(module, "agreed_now", lambda now=module.agreed_now: now() + by)
 
 
 def at_the_server(patch: pytest.MonkeyPatch, by: datetime.timedelta) -> None:

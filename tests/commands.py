@@ -74,7 +74,8 @@ def errors_of_start(*arguments: str, **environment: str) -> list[str]:
 @contextmanager
 def _not_serving() -> Iterator[None]:
     """This process keeps its logging, its figures and its rules."""
-    from placement.http import auth, policy_files
+    from placement.http import policy_files
+    from placement.http.strategies import tokens
     from placement.metrics import sharing
     from placement.server import processes, settings
 
@@ -82,7 +83,7 @@ def _not_serving() -> Iterator[None]:
         mock.patch.object(sharing, "share"),
         mock.patch.object(settings, "start_logging"),
         mock.patch.object(policy_files, "prepared", []),
-        mock.patch.object(auth, "prepared", {}),
+        mock.patch.object(tokens, "prepared", {}),
         mock.patch.object(processes.Server, "run", side_effect=AssertionError("it serves")),
     ):
         yield

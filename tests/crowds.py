@@ -21,9 +21,9 @@ from tests.patience import PATIENCE_SECONDS, eventually
 class Crowd:
     """Calls that are made at the same time; all of them have time to wait."""
 
-    def __init__(self, gathering: RequestCoalescer[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(gathering, "_patience_seconds", PATIENCE_SECONDS)
-        self.gathering = gathering
+    def __init__(self, coalescer: RequestCoalescer[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(coalescer, "_patience_seconds", PATIENCE_SECONDS)
+        self.coalescer = coalescer
         self.is_there, self.may_go = threading.Event(), threading.Event()
         self.pool = ThreadPoolExecutor(16)
 
@@ -38,7 +38,7 @@ class Crowd:
         assert self.is_there.wait(PATIENCE_SECONDS)
         for number, call in enumerate(calls[1:], 1):
             asked.append(self.pool.submit(call))
-            eventually(number, lambda: sum(map(len, self.gathering._waiting.values())))
+            eventually(number, lambda: sum(map(len, self.coalescer._waiting.values())))
         self.may_go.set()
         return [each.result(PATIENCE_SECONDS) for each in asked]
 

@@ -12,7 +12,9 @@ from werkzeug.test import TestResponse
 
 from placement.common.microversions import NEWEST, Microversion
 from placement.http.gate import OWN_PATHS
-from placement.http.openapi import EXTENSION, PATH_PARAMETER
+from placement.http.openapi import Documents
+from placement.http.openapi_operations import PATH_PARAMETER
+from placement.http.registry import registry_of
 
 _JSON = "application/json"
 # What a route answers that the version does not have yet, or that is refused before its turn.
@@ -76,7 +78,7 @@ def _version(rule: str, answer: TestResponse) -> Microversion:
 
 def _document(application: Flask, version: Microversion) -> dict[str, Any]:
     if version not in _DOCUMENTS:
-        _DOCUMENTS[version] = orjson.loads(application.extensions[EXTENSION].text(version))
+        _DOCUMENTS[version] = orjson.loads(registry_of(application)[Documents].text(version))
     return _DOCUMENTS[version]
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import yaml
 from flask import Flask
 
+from placement.health import Health
+from placement.http.registry import registry_of
 from tests.client import Client
 from tests.conftest import application_on, compatible
 from tests.reservations import reservation
@@ -46,7 +48,7 @@ def described_service(directory: Path) -> Iterator[Flask]:
 def fill(api: Client) -> None:
     """Bring about what is missing of it."""
     # Probes tell what was found a moment ago, and nobody looks again here.
-    api.http.application.extensions["placement_use_cases"].health.look()
+    registry_of(api.http.application)[Health].look()
     for uuid, parent in ((ROOT, None), (CHILD, ROOT)):
         body = {"name": uuid, "uuid": uuid, "parent_provider_uuid": parent}
         if api.post("/resource_providers", body).status_code == 200:

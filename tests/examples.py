@@ -16,7 +16,9 @@ from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from placement.http import openapi
+from placement.health import Health
+from placement.http import openapi_operations
+from placement.http.registry import registry_of
 from tests.conftest import application_at
 from tests.server import database_url
 
@@ -34,15 +36,15 @@ _KEY = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9]+")
 def demonstration_service() -> Iterator[Flask]:
     """The service in this process on the example clusters."""
     with database_url("sqlite", has_examples=True) as url, application_at(url) as application:
-        application.extensions["placement_use_cases"].health.look()
+        registry_of(application)[Health].look()
         yield application
 
 
 def asked(http: FlaskClient, name: str) -> TestResponse:
     """The answer to the example of an operation, such as `GET /traits/<name>`."""
-    example = openapi.examples()[name]
+    example = openapi_operations.examples()[name]
     method, _, rule = name.partition(" ")
-    path = openapi.PATH_PARAMETER.sub(lambda found: example["path"][found[1]], rule)
+    path = openapi_operations.PATH_PARAMETER.sub(lambda found: example["path"][found[1]], rule)
     pairs: dict[str, Any] = {}
     for key, value in example.get("query", {}).items():
         # An object stands for the parameters that are its members.
@@ -68,7 +70,7 @@ def cut(value: Any) -> Any:
 
 def write() -> None:
     """Write what is answered beside the requests."""
-    examples = openapi.examples()
+    examples = openapi_operations.examples()
     with demonstration_service() as application:
         http = application.test_client()
         for name, example in examples.items():
@@ -78,7 +80,7 @@ def write() -> None:
             if answer.mimetype == "application/json" and answer.data and name != "GET /openapi.json":
                 example["answer"] = cut(answer.json)
     lines = (b"%b: %b" % (orjson.dumps(name), orjson.dumps(each)) for name, each in examples.items())
-    openapi.EXAMPLES.write_bytes(b"{\n%b\n}\n" % b",\n".join(lines))
+    openapi_operations.EXAMPLES.write_bytes(b"{\n%b\n}\n" % b",\n".join(lines))
 
 
 if __name__ == "__main__":

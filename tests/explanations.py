@@ -15,6 +15,8 @@ _STAGE = {
     "came": int,
     "providers": (int, type(None)),
     "trees": int,
+    "trees_came": int,
+    "at_least": bool,
     "sentence": str,
     **_CONDITION,
 }
@@ -34,30 +36,37 @@ _SHORTAGE = {"reason": str, "groups": list, "resource_provider": dict, "conditio
 
 def check_shape(explanation: Mapping[str, Any]) -> None:
     """Raise AssertionError unless it has the shape, and its members agree with each other."""
-    assert set(explanation) == {"stages", "first_empty", "nearest", "complete", "sentences"}
+    always = {"stages", "first_empty", "nearest", "complete", "hints", "sentences"}
+    assert always <= set(explanation) <= always | {"offered", "elsewhere", "margin"}
     passed = [_check_stage(stage) for stage in explanation["stages"]]
     assert explanation["first_empty"] == next((at for at, count in enumerate(passed) if not count), None)
     assert isinstance(explanation["complete"], bool)
     assert len(explanation["nearest"]) <= 5
     assert explanation["nearest"] == [] or explanation["first_empty"] is not None
     said = [stage["sentence"] for stage in explanation["stages"]]
+    at = len(said) if explanation["first_empty"] is None else explanation["first_empty"] + 1
+    said[at:at] = explanation["hints"]
     for miss in reversed(explanation["nearest"]):
         _check_miss(miss)
-        at = explanation["first_empty"] + 1
         said[at:at] = miss["sentences"]
     assert explanation["sentences"] == said
+    # What fits nowhere has a sentence besides the stages; each stage begins with what the one before left.
+    assert explanation["first_empty"] is None or explanation["nearest"] or explanation["hints"]
+    left = [stage["trees"] for stage in explanation["stages"]]
+    assert [stage["trees_came"] for stage in explanation["stages"][1:]] == left[:-1]
 
 
 def _check_stage(stage: Mapping[str, Any]) -> int:
     """How many passed it."""
-    _check_members(stage, _STAGE, set(_STAGE) - set(_CONDITION) | {"kind"})
+    _check_members(stage, _STAGE, set(_STAGE) - set(_CONDITION) - {"at_least"} | {"kind"})
     assert stage["kind"] in set(ConditionKind)
     assert stage["counted"] in set(CountedUnit)
     assert stage["sentence"].startswith(f"{stage['condition']}: ")
     assert (stage["providers"] is None) == (stage["counted"] == "trees")
     passed: int = stage["trees"] if stage["providers"] is None else stage["providers"]
-    assert 0 <= stage["trees"] <= passed <= stage["came"]
-    assert str(passed) in stage["sentence"]
+    assert 0 <= passed <= stage["came"]
+    assert 0 <= stage["trees"] <= stage["trees_came"]
+    assert f"{stage['trees']} of {stage['trees_came']} " in stage["sentence"]
     return passed
 
 

@@ -207,7 +207,7 @@ class World:
             amounts: dict[tuple[str, str], int] = {}
             mappings: dict[str, set[str]] = {}
             for number, (slot, provider) in enumerate(zip(found.slots, row, strict=True)):
-                members = mappings.setdefault(slot.suffix, set())
+                members = mappings.setdefault(slot.group.suffix, set())
                 shares = {} if found.shares is None else found.shares[at]
                 if number not in shares:
                     members.add(uuids[provider])

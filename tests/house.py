@@ -1,4 +1,6 @@
-"""Figures of the whole: how large the product is, and how many modules a request crosses.
+"""Figures of the whole: how large the product is, how it reads, and how many modules a request crosses.
+
+`python -m tests.readability` says where complex functions, banners and the like are.
 
 `make house` prints them beside those recorded in house_figures.json; `python -m tests.house --write` records
 the present ones. A figure that grows fails tests/test_the_house_grows_no_worse.py.
@@ -16,18 +18,22 @@ from pathlib import Path
 import placement
 from benchmarks.report import print_table
 from tests.journeys import Journey, stops_of, traced, world
+from tests.readability import modules_below, places_in
 
 PACKAGE = Path(placement.__file__).parent
 ROOT = PACKAGE.parent
+_WORDS = (ROOT / "docs" / "words.md", ROOT / "docs" / "contributing-words.md")
 RECORD = Path(__file__).with_name("house_figures.json")
 _MORE_IS_BETTER = frozenset({"median lines of a module"})
 # What depends on the clock, such as a file that is looked at once a second, is not passed each time.
 _TRACES = 9
+# The modules that they cross are those of the others, and a few more.
+_BESIDE = frozenset({"pod with rules", "pod and its deletion", "query with an explanation"})
 
 
 def figures() -> dict[str, int]:
     """Return the present figures by name."""
-    return {**_of_sources(), **_of_journeys()}
+    return {**_of_sources(), **_of_reading(), **_of_journeys()}
 
 
 def recorded() -> dict[str, int]:
@@ -55,11 +61,15 @@ def _of_sources() -> dict[str, int]:
         "modules": len(modules),
         "median lines of a module": int(statistics.median(lines)),
         "lines of tests": sum(len(path.read_text().splitlines()) for path in tests),
-        "entries of docs/words.md": _entries((ROOT / "docs" / "words.md").read_text()),
+        "entries of docs/words.md": sum(_entries(path.read_text()) for path in _WORDS),
         "imports against the contracts": len(
             set(re.findall(r'"placement[\w.]* -> placement[\w.]*"', contracts))
         ),
     }
+
+
+def _of_reading() -> dict[str, int]:
+    return {figure: len(places) for figure, places in places_in(modules_below(PACKAGE)).items()}
 
 
 def _of_journeys() -> dict[str, int]:
@@ -67,10 +77,11 @@ def _of_journeys() -> dict[str, int]:
     with world("sqlite") as journeys:
         for name, make in journeys.items():
             traces = [traced(make) for _ in range(_TRACES)]
-            found[f"modules of a {name}"] = min(len(stops_of(journey)) for journey in traces)
-            if name == "pod":
-                found["functions of a pod"] = min(len(journey.calls) for journey in traces)
-                found["returns to a module of a pod"] = min(_returns(journey) for journey in traces)
+            if name not in _BESIDE:
+                found[f"modules of a {name}"] = min(len(stops_of(journey)) for journey in traces)
+            if name == "pod" or name in _BESIDE:
+                found[f"functions of a {name}"] = min(len(journey.calls) for journey in traces)
+                found[f"returns to a module of a {name}"] = min(_returns(journey) for journey in traces)
     return found
 
 
@@ -88,7 +99,7 @@ def _returns(journey: Journey) -> int:
 
 
 def _entries(words: str) -> int:
-    rows = re.findall(r"^\| (?!word |---)", words, re.MULTILINE)
+    rows = re.findall(r"^(?:\| (?!word |---)|\* \*\*)", words, re.MULTILINE)
     return len(rows)
 
 

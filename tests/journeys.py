@@ -1,4 +1,4 @@
-"""Three requests on their way through the house: a candidate query, a claim and a pod, and what they pass.
+"""Requests on their way through the house, such as a candidate query, a claim and a pod, and what they pass.
 
 Each is made a few times before it is traced, as in a process that has been running for a while. The
 application is called without a server: the server's own modules do not depend on the request.
@@ -24,17 +24,21 @@ _WARM = 5
 _HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 _HOST = "4e8e5957-649f-477b-9e5b-f1f75b21c03c"
 _CLUSTER = "/ext/v1/clusters/traced"
+# Pods with rules meet only each other, and a deletion meets the same number of pods each time.
+_RULED_CLUSTER = "/ext/v1/clusters/traced-rules"
+_FILLED_CLUSTER = "/ext/v1/clusters/traced-filled"
+_FILLING_PODS = 18
 
 
 @contextmanager
 def world(database_kind: str) -> Iterator[dict[str, Callable[[], None]]]:
-    """What to call for each journey, in a world that has what they need."""
+    """Yield the request of each journey, in a world that has what they need."""
     with application_on(database_kind) as application:
         yield _journeys(application.test_client())
 
 
 def _journeys(client: Any) -> dict[str, Callable[[], None]]:
-    """Make what the journeys need; what to call for each."""
+    """Make what the journeys need, and return the request of each."""
 
     def call(method: str, path: str, body: Any = None) -> None:
         answer = client.open(path, method=method, headers=_HEADERS, json=body)
@@ -48,10 +52,13 @@ def _journeys(client: Any) -> dict[str, Callable[[], None]]:
         f"/resource_providers/{_HOST}/inventories",
         {"resource_provider_generation": 0, "inventories": amounts},
     )
-    call("PUT", _CLUSTER, {})
-    for number in range(3):
-        rows = tuple((cpu, cpu // 2, cpu // 64, cpu // 64) for cpu in range(128))
-        call("PUT", f"{_CLUSTER}/nodes/node-{number}", node_manifests(f"node-{number}", rows=rows))
+    for cluster in (_CLUSTER, _RULED_CLUSTER, _FILLED_CLUSTER):
+        call("PUT", cluster, {})
+        for number in range(3):
+            rows = tuple((cpu, cpu // 2, cpu // 64, cpu // 64) for cpu in range(128))
+            call("PUT", f"{cluster}/nodes/node-{number}", node_manifests(f"node-{number}", rows=rows))
+    for number in range(_FILLING_PODS):
+        call("PUT", f"{_FILLED_CLUSTER}/pods/default/stays-{number}", _pod_apart_and_spread())
     numbers = count()
 
     def claim() -> None:
@@ -64,11 +71,34 @@ def _journeys(client: Any) -> dict[str, Callable[[], None]]:
         }
         call("PUT", f"/allocations/00000000-0000-4000-8000-{next(numbers):012}", body)
 
+    def put_and_delete() -> None:
+        path = f"{_FILLED_CLUSTER}/pods/default/deleted-{next(numbers)}"
+        call("PUT", path, pod_manifest("1", "128Mi"))
+        call("DELETE", path)
+
     return {
         "query": lambda: call("GET", "/allocation_candidates?resources=VCPU:1,MEMORY_MB:512&limit=10"),
+        "query with an explanation": lambda: call(
+            "GET", "/ext/v1/allocation_candidates?resources=VCPU:1&limit=5&explain=1"
+        ),
         "claim": claim,
         "pod": lambda: call("PUT", f"{_CLUSTER}/pods/default/pod-{next(numbers)}", pod_manifest("4", "1Gi")),
+        "pod and its deletion": put_and_delete,
+        "pod with rules": lambda: call(
+            "PUT", f"{_RULED_CLUSTER}/pods/default/spread-{next(numbers)}", _pod_apart_and_spread()
+        ),
     }
+
+
+def _pod_apart_and_spread() -> dict[str, Any]:
+    """Return a pod that prefers hosts without pods of its app, and is spread over hosts."""
+    manifest = pod_manifest("1", "128Mi", labels={"app": "spread"})
+    alike = {"labelSelector": {"matchLabels": {"app": "spread"}}, "topologyKey": "kubernetes.io/hostname"}
+    apart = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": alike}]}
+    manifest["spec"]["affinity"] = {"podAntiAffinity": apart}
+    spread = {**alike, "maxSkew": 9, "whenUnsatisfiable": "DoNotSchedule"}
+    manifest["spec"]["topologySpreadConstraints"] = [spread]
+    return manifest
 
 
 @dataclass

@@ -45,7 +45,7 @@ def node_manifests(
     spec: dict[str, Any] | None = None,
     policies: list[str] | None = None,
     architecture: str = "amd64",
-    **allocatable: str,
+    **allocatable: Any,
 ) -> dict[str, Any]:
     """A Node and its NodeResourceTopology, as the body of a PUT; 16 CPUs unless `rows` says otherwise."""
     numa_nodes = sorted({row[2] for row in rows})

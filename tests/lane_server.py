@@ -23,14 +23,15 @@ from urllib.parse import parse_qs
 
 from oslo_context.context import RequestContext, get_current
 
+from placement.http.caller_limits import KNOWN_AS
 from placement.http.credentials import SIGNED_IN, sent_session, sent_token
-from placement.http.middleware import KNOWN_AS
-from placement.http.worker import exchange, worker
+from placement.http.worker import event_loop, exchange, worker
 from placement.http.worker.connection import Connection
 from placement.http.worker.event_loop import EventLoop
 from placement.http.worker.lanes import WorkerLimits
 from placement.http.worker.worker import LaneWorker
-from placement.server.processes import Server, listening
+from placement.server.ports import listening
+from placement.server.processes import Server
 from tests.client import unique
 from tests.hostile import Wire, request
 from tests.patience import eventually
@@ -81,7 +82,7 @@ class FailingWorker(LaneWorker):
                 raise ValueError("no line for this one")
             noted(connection, *rest)
 
-        exchange.note_refusal = note_refusal
+        event_loop.note_refusal = exchange.note_refusal = note_refusal
         super().run()
 
 

@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine
 
 from placement.app import build
+from placement.http.registry import registry_of
 from placement.storage.database import Database
 from tests.client import Client
 from tests.conftest import compatible
@@ -23,7 +24,7 @@ class ServiceMachine(RuleBasedStateMachine):
         self._scope = database_url(self.backend)
         self.database = Database(self._scope.__enter__(), durable=False)
         application = build(self.database, compatible())
-        self.use_cases = application.extensions["placement_use_cases"]
+        self.registry = registry_of(application)
         self.api = Client(application.test_client())
 
     def release_everything(self) -> None:
@@ -39,7 +40,7 @@ class ServiceMachine(RuleBasedStateMachine):
             assert nothing_is_held(self.database)
             self.delete_everything()
         finally:
-            self.use_cases.close()
+            self.registry.close()
             self.database.dispose()
             self._scope.__exit__(None, None, None)
 

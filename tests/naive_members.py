@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from placement.engine.domain.groups import CandidateQuery, MemberRule, Per, RuleKind
+from placement.engine.domain.groups import CandidateQuery
+from placement.engine.domain.member_rules import MemberRule, Per, RuleKind
 from tests.naive import Forest, NaiveProvider, combinations, merge
 
 Amounts = frozenset[tuple[str, str, int]]

@@ -6,16 +6,19 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 
-from placement.engine.domain import groups
+from placement.engine.domain import stored_requests
 from placement.engine.domain.groups import CandidateQuery, RequestGroup
 from placement.engine.domain.inventories import Inventory
 from placement.engine.forest.inventories import Draw
 from placement.engine.search.budget import Budget
 from placement.engine.search.simulation import SearchedForest
-from placement.planning.board import MoveSimulation, PlacedConsumer, QueryWish, Spot
-from placement.planning.making_room import EvictionPlanner, PlanLimits
+from placement.planning.demands import QueryPlanDemand
+from placement.planning.evictions import EvictionPlanner
+from placement.planning.limits import PlanLimits
+from placement.planning.simulation import MoveSimulation, PlacedConsumer, PlanDemand, Spot
 from tests.forests import World
 from tests.naive import Amount, NaiveProvider, enumerate_candidates
 
@@ -95,7 +98,7 @@ def dedicated(cores: int, memory: int) -> CandidateQuery:
 
 def key_of(query: CandidateQuery) -> str:
     """Equal for equal queries."""
-    return groups.written(query, None)
+    return stored_requests.written(query, None)
 
 
 KINDS = (shared(1, 1), shared(2, 2), shared(1, 4), dedicated(1, 1), dedicated(2, 2), dedicated(3, 2))
@@ -129,37 +132,44 @@ class Scene:
             # Its classes are known from now on, whoever offers them.
             self.world.query(query)
         self.world.load()
-        self.ground = SearchedForest(self.world.forest.snapshot(), self.world.sharing, 1)
+        self.forest = SearchedForest(self.world.forest.snapshot(), self.world.sharing, 1)
         consumers = [self._consumer(guest) for guest in cluster.guests]
-        self.board = MoveSimulation(self.ground, {}, consumers, {})
-        self.maker = EvictionPlanner(self.board, PlanLimits(moves), Budget())
+        self.simulation = MoveSimulation(self.forest, {}, consumers, self.world.classes)
+        self.planner = EvictionPlanner(self.simulation, PlanLimits(moves), Budget())
 
-    def wish(self, query: CandidateQuery) -> QueryWish:
+    def demand(self, query: CandidateQuery) -> QueryPlanDemand:
         """A request."""
-        return QueryWish([self.world.query(query)], key_of(query), frozenset())
+        return QueryPlanDemand([self.world.query(query)], key_of(query), frozenset())
 
     def _consumer(self, guest: Guest) -> PlacedConsumer:
         draws = tuple(
             sorted(
-                Draw(self.ground.row_of_uuid(provider), self.world.classes[name], amount)
+                Draw(self.forest.row_of_uuid(provider), self.world.classes[name], amount)
                 for provider, name, amount in guest.held
             )
         )
-        spot = Spot(self.ground.root_of(draws[0].row), draws)
-        return PlacedConsumer(guest.uuid, 1, "p", "u", None, spot, "query", self.wish(guest.query))
+        spot = Spot(self.forest.root_of(draws[0].row), draws)
+        return PlacedConsumer(guest.uuid, 1, "p", "u", None, spot, "query", self.demand(guest.query))
 
     def held(self, spot: Spot) -> Placement:
         """What a spot takes, by names."""
         names = {id_: name for name, id_ in self.world.classes.items()}
-        uuids = self.ground.uuids([draw.row for draw in spot.draws])
+        uuids = self.forest.uuids([draw.row for draw in spot.draws])
         return frozenset(
             (uuid, names[draw.class_id], draw.amount) for uuid, draw in zip(uuids, spot.draws, strict=True)
         )
 
     def moves(self) -> Iterator[tuple[str, Placement]]:
         """The moves that were made."""
-        for each in self.board.moved:
-            yield each.consumer.uuid, self.held(each.to)
+        for each in self.simulation.relocations:
+            yield each.consumer.uuid, self.held(each.spot)
+
+
+def ways_to_place(planner: EvictionPlanner, demand: PlanDemand, spare: int) -> Iterator[int]:
+    """Yield for each way to place a request how many moves it takes; the simulation shows that way."""
+    search = planner.search(partial(planner.place, demand), spare)
+    while (moves := search.next_way()) is not None:
+        yield moves
 
 
 def replayed(cluster: Cluster, moves: Sequence[tuple[str, Placement]]) -> list[Guest]:

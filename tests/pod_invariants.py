@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from placement.pods.cache import ClusterCache, NodeLoader, facts_of
-from placement.pods.host import foreign_cpus
-from placement.pods.node_info import NodeInfo
-from placement.pods.rows import stored_accounts
-from placement.pods.views import view_of
+from placement.pods.services.node_view import view_of
+from placement.pods.state.host import foreign_cpus
+from placement.pods.state.node_info import NodeInfo
+from placement.pods.store.accounts import stored_accounts
+from placement.pods.store.cache import ClusterCache
+from placement.pods.store.loader import NodeLoader, facts_of
 from placement.providers.statements.clusters import found
 from placement.server import checks
-from placement.server.checks import InvariantViolation, disagreements
+from placement.server.invariants.invariant import InvariantViolation
+from placement.server.invariants.pods import disagreements
 from placement.server.online_migrations import MigrationOwner
 from placement.storage import tables
 from placement.storage.database import Database
@@ -61,7 +63,7 @@ def check_cpus(state: NodeInfo) -> None:
     shared = {cpu for pool in view.ls_pools for cpu in pool.cpus}
     exclusive = {cpu for pod in state.pods for cpu in pod.holding.cpus}
     exclusive |= {cpu for _, pod in state.reported_pods for cpu in pod.cpus}
-    withheld = set(state.template.imported.withheld)
+    withheld = set(state.template.node_import.withheld_cpus)
     foreign = foreign_cpus(state.offers, state.others)
     assert shared | (exclusive & everything) | withheld | foreign == everything
     assert not shared & (exclusive | withheld | foreign)

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg2.extensions
 import sqlalchemy as sa
 
-from placement.pods.extender import Binder
+from placement.pods.services.binding import Binder
 from placement.storage.database import Database
 from tests.client import Client
 from tests.conftest import application_of

@@ -21,10 +21,13 @@ from placement.client.client import Client as ServiceClient
 from placement.client.client import ServiceError
 from placement.engine.domain.errors import Conflict, NotFound, Unanswered
 from placement.engine.numa.cpus import parse_cpu_list
+from placement.sync.informer_store import InformerStore
+from placement.sync.journal import Journal
+from placement.sync.reconciler import Reconciler
 from placement.sync.service import PodId, ServiceCluster
-from placement.sync.synchronization import Reconciler
-from placement.sync.watching import Collection, InformerStore, Journal, WatchedObject, collections
-from placement.sync.watching import Key as ObjectKey
+from placement.sync.watched_collections import Collection, collections
+from placement.sync.watched_objects import Key as ObjectKey
+from placement.sync.watched_objects import WatchedObject
 from tests.client import Client
 from tests.kubernetes import CLUSTER, STATUS, node_manifests, pod_manifest
 
@@ -151,7 +154,7 @@ class Kubernetes:
     def asked(self, collection: Collection, pod: PodId) -> WatchedObject | None:
         """That very pod as it is now."""
         found = self.objects.get((POD, pod.name))
-        seen = None if found is None else collection.seen(copy.deepcopy(found))[1]
+        seen = None if found is None else collection.watched(copy.deepcopy(found))[1]
         return seen if seen is not None and seen.uid == pod.uid else None
 
 
@@ -215,7 +218,7 @@ class Stepped:
         for kind, collection in self._collections.items():
             listed = [each for key, each in self._kubernetes.objects.items() if key[0] == kind]
             self._store.replace(
-                collection.title, dict(collection.seen(copy.deepcopy(each)) for each in listed)
+                collection.title, dict(collection.watched(copy.deepcopy(each)) for each in listed)
             )
         service = ServiceCluster(_InProcess(self._api, lambda: self.between()), "edge")
         journal = Journal(self.said, self.said)
@@ -238,7 +241,7 @@ class Stepped:
                     namespace = "default" if kind == POD else ""
                     self._store.put(collection.title, ObjectKey(collection.kind, namespace, name), None)
                 else:
-                    self._store.put(collection.title, *collection.seen(manifest))
+                    self._store.put(collection.title, *collection.watched(manifest))
 
     def settle(self, *, compare: bool = False, claims: bool = False) -> None:
         """Do what the loop does in a turn."""

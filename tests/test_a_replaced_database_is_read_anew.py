@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from flask import Flask
 
+from placement.http.registry import registry_of
+from placement.storage.database import Database
 from tests.client import Client
 from tests.conftest import application_on
 from tests.kubernetes import CLUSTER, cluster_of, pod_manifest
@@ -27,7 +29,7 @@ def application() -> Iterator[Flask]:
 
 def path_of(application: Flask) -> Path:
     """The file of the database."""
-    return Path(application.extensions["placement_use_cases"].database.url.database)
+    return Path(registry_of(application)[Database].url.database)
 
 
 def copied(application: Flask) -> Path:

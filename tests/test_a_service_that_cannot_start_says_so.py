@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from placement.client import cli
 from placement.engine.domain.errors import PlacementError
-from placement.server import processes
+from placement.server import ports
 from tests import commands
 from tests.commands import errors_of_start, refused_start, run
 from tests.patience import PATIENCE_SECONDS
@@ -115,11 +115,11 @@ def test_listening_beyond_loopback_without_authentication_is_refused(tmp_path: P
 
 def test_a_port_that_somebody_has_is_named_with_its_option_and_its_holder(monkeypatch: pytest.MonkeyPatch):
     # Nobody is leaving it.
-    monkeypatch.setattr(processes, "_PORT_IS_FREE_WITHIN_SECONDS", 0)
+    monkeypatch.setattr(ports, "_PORT_IS_FREE_WITHIN_SECONDS", 0)
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(PlacementError) as refused:
-            processes.listening("127.0.0.1", port)
+            ports.listening("127.0.0.1", port)
     said = str(refused.value)
     assert said.startswith(f"--port: process {os.getpid()} (")
     assert f"listens on 127.0.0.1, port {port}; end it, or choose another port with --port" in said

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from placement.http.middleware import deadline_of
+from placement.http.caller_limits import deadline_of
 from placement.storage.backends import postgresql_driver
 from placement.storage.backends.postgresql_driver import WatchedConnection
 from tests.client import Client

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from werkzeug.test import TestResponse
 
-from placement.http import openapi
+from placement.http import openapi_operations
 from tests import test_bound_tokens_learn_of_no_other_cluster as learning
 from tests.kubernetes import node_manifests, pod_manifest
 from tests.reservations import reservation
@@ -124,7 +124,7 @@ def _forms(page: str) -> list[str]:
 
 def of_the_document() -> Iterator[Request]:
     """The questions among the examples of /openapi.json, asked of each cluster."""
-    for name, example in openapi.examples().items():
+    for name, example in openapi_operations.examples().items():
         method, _, rule = name.partition(" ")
         path = rule
         for key, value in example.get("path", {}).items():

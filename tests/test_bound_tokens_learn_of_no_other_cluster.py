@@ -15,12 +15,24 @@ from urllib.parse import quote, unquote_plus
 
 import pytest
 
+from placement.allocations.best_fit import BestFit
+from placement.allocations.candidates import CandidateSearch
+from placement.allocations.claims import Claims
+from placement.allocations.holdings import Holdings, Listings
+from placement.allocations.reshaper import Reshaper
+from placement.audit.service import AuditTrail
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import Conflict, Forbidden
-from placement.http import context
+from placement.http.context import service
+from placement.http.registry import Registry, registry_of
+from placement.pods.services.finder import Finder
 from placement.providers import view
+from placement.providers.fleet import Hosts
+from placement.providers.inventories import Inventories
+from placement.providers.service import Providers
+from placement.providers.view import ForestKeeper
 from tests.reservations import reservation
-from tests.two_fleets import BATCH, BOUND, OPERATOR, POD, READER, SERVICE, Fleet, fleet, pod
+from tests.two_fleets import ADMIN, BATCH, BOUND, OPERATOR, POD, READER, SERVICE, Fleet, fleet, pod
 
 EDGE = "/ext/v1/clusters/edge"
 UNKNOWN = "0f000000-0000-4000-8000-00000000ffff"
@@ -350,31 +362,50 @@ def test_a_taken_uuid_is_refused_in_one_text_whatever_has_it(whole: Fleet, forei
 
 
 @pytest.fixture
-def unscoped(whole: Fleet) -> Iterator[Any]:
-    """The use cases of a request whose gate has not spoken."""
+def unscoped(whole: Fleet) -> Iterator[Registry]:
+    """The objects of an application, in a request whose gate has not spoken."""
     request_scope.show_only(request_scope.NOTHING)
     with whole.api.http.application.app_context():
-        yield context.use_cases()
+        yield registry_of(whole.api.http.application)
     request_scope.show_only(request_scope.EVERYTHING)
 
 
-def test_without_a_scope_the_forest_is_empty_and_no_list_is_told(unscoped: Any):
-    assert not unscoped.candidates.view().forest.alive().any()
-    assert len(unscoped.hosts.look().classes()) == 0
-    for name in ("providers", "holdings", "claims", "inventories", "audit", "reshaper"):
+def test_without_a_scope_the_forest_is_empty_and_no_list_is_told(unscoped: Registry):
+    assert not service(CandidateSearch).view().forest.alive().any()
+    assert len(service(Hosts).look().classes()) == 0
+    for kind in (Providers, Holdings, Claims, Inventories, AuditTrail, Reshaper):
         with pytest.raises(Forbidden):
-            getattr(unscoped, name)
+            service(kind)
     with pytest.raises(Forbidden):
-        unscoped.finder.providers("e", None, 5)
+        service(Finder).providers("e", None, 5)
     with pytest.raises(Forbidden):
-        unscoped.listings.providers(None, (), 0, 5)
+        service(Listings).providers(None, (), 0, 5)
+
+
+OPEN = {
+    *("Aggregates", "BestFit", "CandidateSearch", "ClosedNodes", "Clusters", "Extender", "Finder", "Flavors"),
+    *("FleetCapacity", "Health", "HostViews", "Hosts", "ImaginedSearch", "Listings", "NodeImports"),
+    *("Planning", "Plans", "PodTranslation", "Pods", "Reservations", "UseHistory"),
+}
+
+
+def test_each_class_says_whether_bound_callers_reach_it(unscoped: Registry):
+    assert {kind.__name__ for kind in unscoped.objects if "for_bound_callers" in vars(kind)} == OPEN
+    for kind in unscoped.objects:
+        # What a class is derived from does not open it.
+        if "for_bound_callers" in vars(kind):
+            assert service(kind) is unscoped[kind]
+        else:
+            with pytest.raises(Forbidden):
+                service(kind)
 
 
 def test_outside_of_requests_everything_is_seen(whole: Fleet):
     whole.api.as_(SERVICE).get("/ext/v1/clusters")
     application = whole.api.http.application
     with application.app_context():
-        assert context.use_cases() is application.extensions["placement_use_cases"]
+        for kind, found in registry_of(application).objects.items():
+            assert service(kind) is found
     assert request_scope.visible_clusters() is request_scope.EVERYTHING
 
 
@@ -395,22 +426,23 @@ def test_a_pool_that_shares_with_the_cluster_is_seen_and_its_others_are_not(whol
     assert list(found["allocations"]) == [pool]
     refused = api.as_(SERVICE).get(f"{path}1000")
     stages = refused.json["explanation"]["stages"]
-    assert (stages[0]["came"], stages[0]["providers"]) == (1, 0)
+    amount = next(stage for stage in stages if stage["kind"] == "amount")
+    assert (amount["came"], amount["providers"]) == (1, 0)
     assert foreign.cloud not in refused.text
 
 
 def test_callers_who_see_something_else_are_not_served_together(
     whole: Fleet, monkeypatch: pytest.MonkeyPatch
 ):
-    best_fit = whole.api.http.application.extensions["placement_use_cases"].best_fit
+    best_fit = registry_of(whole.api.http.application)[BestFit]
     keys = []
 
     def asked(key: Any, _asked: Any, alone: Any) -> Any:
         keys.append(key)
         return alone()
 
-    monkeypatch.setattr(best_fit._gathering, "ask", asked)
-    monkeypatch.setattr(type(best_fit._claims), "can_batch", True)
+    monkeypatch.setattr(best_fit._coalescer, "ask", asked)
+    monkeypatch.setattr(type(best_fit._claims), "can_put_new", True)
     claim = {**OWNER, "consumer_uuid": UNKNOWN, "query": "cluster=edge&resources=PCPU:40000"}
     for token in (SERVICE, OPERATOR, SERVICE):
         assert whole.api.as_(token).post("/ext/v1/claims", claim).status_code == 409
@@ -429,7 +461,7 @@ def test_every_reason_against_a_uuid_is_told_as_one():
 def test_a_consumer_that_holds_something_elsewhere_is_hidden_whatever_else_it_holds(
     whole: Fleet, foreign: Foreign
 ):
-    keeper = whole.api.http.application.extensions["placement_use_cases"].forest
+    keeper = registry_of(whole.api.http.application)[ForestKeeper]
     pool, host = (
         whole.rows(f"SELECT uuid FROM resource_providers WHERE name = 'edge/{name}'")[0][0]
         for name in ("ceph-rbd", "edge-01")
@@ -442,6 +474,35 @@ def test_a_consumer_that_holds_something_elsewhere_is_hidden_whatever_else_it_ho
     }
     request_scope.show_only(frozenset(("edge",)))
     try:
-        assert view.hidden(held, lambda: keeper.current().forest) == {"elsewhere, too", "nowhere"}
+        assert view.hidden_consumers(held, lambda: keeper.current().forest) == {"elsewhere, too", "nowhere"}
     finally:
         request_scope.show_only(request_scope.EVERYTHING)
+
+
+def _suggestion(whole: Fleet, token: str, path: str, body: Any = None) -> str | None:
+    """What an unknown name was perhaps meant to be."""
+    call = whole.api.as_(token)
+    answer = call.get(path) if body is None else call.post(path, body)
+    assert answer.status_code in (400, 403, 404), answer.text
+    found: str | None = answer.json["errors"][0]["suggestion"]
+    return found
+
+
+def test_names_of_other_clusters_are_not_suggested(whole: Fleet, foreign: Foreign):
+    ((host,),) = whole.rows(f"SELECT name FROM resource_providers WHERE uuid = '{foreign.host}'")
+    imagined = {
+        "groups": {"": {"resources": {"PCPU": 1}}},
+        "cluster": "edge",
+        "world": {"without": [f"{host}x"]},
+    }
+    asked = [
+        ("/ext/v1/clusters/bathc", None, "batch"),
+        ("/ext/v1/clusters/batch/pods/ci/relaese-0", None, "ci/release-0"),
+        ("/ext/v1/allocation_candidates", imagined, host),
+    ]
+    for path, body, name in asked:
+        assert _suggestion(whole, OPERATOR, path, body) == name
+        for token in BOUND:
+            assert _suggestion(whole, token, path, body) != name
+    for token in (SERVICE, ADMIN):
+        assert _suggestion(whole, token, f"{EDGE}/nodes/edge-011") == "edge-01"

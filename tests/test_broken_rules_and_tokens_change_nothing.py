@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from oslo_config import cfg
 
-from placement.http import gate, policy_files
+from placement.http import policy, policy_files
+from placement.http.policy import Policy
 from placement.http.policy_files import BadPolicy
 from placement.storage.database import Database
 from tests.client import Client
@@ -53,7 +54,7 @@ def settings(tmp_path: Path) -> cfg.ConfigOpts:
 def test_broken_rules_keep_the_service_from_starting(settings: cfg.ConfigOpts, tmp_path: Path, case: str):
     write(tmp_path / "policy.yaml", BROKEN[case])
     with pytest.raises(BadPolicy, match="polic") as refused:
-        gate.Policy(settings)
+        Policy(settings)
     assert "\n" not in str(refused.value)
 
 
@@ -64,7 +65,7 @@ def test_rules_that_break_later_change_nothing(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ):
-    monkeypatch.setattr(gate, "_MEMORY_SECONDS", 0.05)
+    monkeypatch.setattr(policy, "_MEMORY_SECONDS", 0.05)
     write(tmp_path / "policy.yaml", GOOD_RULES)
     with application_of(embedded_database, settings) as application:
         api = Client(application.test_client())
@@ -93,10 +94,10 @@ def test_rules_that_break_later_change_nothing(
 def test_broken_rules_in_the_directory_count_as_well(settings: cfg.ConfigOpts, tmp_path: Path):
     (tmp_path / "policy.d").mkdir()
     write(tmp_path / "policy.d" / ".hidden", BROKEN["no YAML"])
-    gate.Policy(settings)
+    Policy(settings)
     write(tmp_path / "policy.d" / "a.yaml", BROKEN["no YAML"])
     with pytest.raises(BadPolicy, match=r"a\.yaml"):
-        gate.Policy(settings)
+        Policy(settings)
 
 
 def test_rules_that_refuse_everybody_are_rules(

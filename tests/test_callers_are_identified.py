@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from placement.http.auth import BadTokens, Tokens
+from placement.http.strategies.tokens import BadTokens, Tokens
 from placement.storage.database import Database
 from tests.client import Client, unique
 from tests.conftest import application_of, configured, with_options

@@ -15,9 +15,11 @@ import pytest
 from flask import Flask
 from werkzeug.test import TestResponse
 
+from placement.allocations.best_fit import BestFit
 from placement.allocations.candidates import CandidateSearch
 from placement.allocations.claims import Claims
 from placement.engine.domain.errors import CapacityExceeded, SearchTimeout, Unavailable
+from placement.http.registry import registry_of
 from placement.metrics.catalog import CLAIMS
 from placement.storage.failures import OutcomeUnknown
 from tests.client import Client, code
@@ -32,27 +34,27 @@ class Callers(Crowd):
     """Callers who claim the best of a query."""
 
     def __init__(self, application: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
-        super().__init__(application.extensions["placement_use_cases"].best_fit._gathering, monkeypatch)
+        super().__init__(registry_of(application)[BestFit]._coalescer, monkeypatch)
         self.application = application
         self.served: list[tuple[int, bool]] = []
         # What happens just before those gathered are claimed for, and after it.
         self.meanwhile: Callable[[], None] = lambda: None
         self.afterwards: Callable[[], None] = lambda: None
-        real_replace, real_together = Claims.replace, Claims.claim_together
+        real_put, real_put_new = Claims.put, Claims.put_new
 
-        def replace(claims: Claims, *given: Any, **more: Any) -> None:
+        def put(claims: Claims, *given: Any, **more: Any) -> None:
             self.work()
-            real_replace(claims, *given, **more)
+            real_put(claims, *given, **more)
 
-        def claim_together(claims: Claims, wanted: Sequence[Any], initiators: Sequence[Any]) -> bool:
+        def put_new(claims: Claims, wanted: Sequence[Any], initiators: Sequence[Any]) -> bool:
             self.meanwhile()
-            taken = real_together(claims, wanted, initiators)
+            taken = real_put_new(claims, wanted, initiators)
             self.served.append((len(wanted), taken))
             self.afterwards()
             return taken
 
-        monkeypatch.setattr(Claims, "replace", replace)
-        monkeypatch.setattr(Claims, "claim_together", claim_together)
+        monkeypatch.setattr(Claims, "put", put)
+        monkeypatch.setattr(Claims, "put_new", put_new)
 
     def claim(self, consumer: str, query: str = "resources=VCPU:1", **owner: str) -> TestResponse:
         body = {"consumer_uuid": consumer, **OWNER, "query": query, **owner}

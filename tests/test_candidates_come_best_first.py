@@ -13,7 +13,9 @@ from placement.allocations import candidate_query, candidates
 from placement.allocations.candidates import SearchSettings
 from placement.allocations.orders import order_of
 from placement.app import build
-from placement.http import operations
+from placement.engine.domain.errors import parameter
+from placement.http import query_strings
+from placement.http.registry import registry_of
 from tests.client import Client, detail
 from tests.conftest import compatible
 
@@ -37,10 +39,18 @@ def hosts(api: Client) -> dict[str, str]:
 
 def test_of_what_is_asked_nothing_long_is_kept(shared: Client):
     candidate_query._asked.cache_clear()
-    search(shared, status=400, order_by="x" * operations.LONGEST_KEPT)
+    search(shared, status=400, order_by="x" * query_strings.LONGEST_KEPT)
     assert candidate_query._asked.cache_info().currsize == 0
     search(shared, status=400, order_by="x")
     assert candidate_query._asked.cache_info().currsize == 1, "else this would show nothing"
+
+
+def test_of_queries_as_placement_has_them_nothing_long_is_kept(shared: Client):
+    candidate_query.parse_text.cache_clear()
+    for most, kept in ((query_strings.LONGEST_KEPT, 0), (1, 1)):
+        names = ",".join(f"CUSTOM_{number:02000}" for number in range(most // 2000 + 1))
+        assert shared.get(f"/allocation_candidates?resources=VCPU:1&required={names}").status_code == 400
+        assert candidate_query.parse_text.cache_info().currsize == kept
 
 
 def search(api: Client, resources: str = "VCPU:1", status: int = 200, **parameters: object):
@@ -180,7 +190,8 @@ def test_explain_tells_why_in_figures_and_words(api, hosts):
     assert explanation["stages"][0] == {
         **{"group": "", "condition": "8 VCPU free", "kind": "amount", "resource_class": "VCPU", "wanted": 8},
         **counted,
-        "sentence": "8 VCPU free: 0 of 3 providers, in 0 trees",
+        "trees_came": 3,
+        "sentence": "8 VCPU free: 0 of 3 hosts",
     }
     assert explanation["first_empty"] == 0
     empty = {"resource_provider": {"uuid": hosts["empty"], "name": "empty"}}
@@ -213,7 +224,7 @@ def test_hosts_of_other_clusters_are_no_near_misses(api, nodes):
     nearest = search(api, "VCPU:7", explain=1, cluster="east").json["explanation"]["nearest"]
     assert [miss["resource_provider"]["name"] for miss in nearest] == ["node-1", "node-0"]
     explanation = search(api, "VCPU:5", explain=1, cluster="east").json["explanation"]
-    assert "roots in aggregate of cluster east: 1 of 2 trees" in explanation["sentences"]
+    assert "hosts in cluster east: 1 of 3 hosts" in explanation["sentences"]
     assert search(api, "VCPU:7", explain=1).json["explanation"]["nearest"][0]["missing"] == 1
 
 
@@ -225,17 +236,16 @@ def test_a_search_that_finds_nothing_leaves_one_line(api, nodes, caplog):
     # Other loggers may be at any level.
     lines = [record.getMessage() for record in caplog.records if record.name == candidates.__name__]
     assert lines == [
-        "no candidates: trees that give all parts at once: "
-        f"0 of 1 trees; {nodes['node-1']} lacks 3 VCPU for 2 and 3: 8 wanted, 5 free",
-        f"no candidates: 8 VCPU free: 0 of 2 providers, in 0 trees; {nodes['node-1']} lacks 3 VCPU: "
-        "it has 5 free",
+        "no candidates: hosts that can serve the whole request at once: "
+        f"0 of 1 hosts; {nodes['node-1']} lacks 3 VCPU for 2 and 3: 8 wanted, 5 free",
+        f"no candidates: 8 VCPU free: 0 of 2 hosts; {nodes['node-1']} lacks 3 VCPU: it has 5 free",
     ]
 
 
 def test_the_configured_order_counts_for_placement_itself(database, api, hosts):
     plain = api.get("/allocation_candidates?resources=VCPU:1").json
     ordered_application: Flask = build(
-        database, compatible(), SearchSettings(order=order_of("pack", "[scoring] order_by"))
+        database, compatible(), SearchSettings(order=order_of("pack", parameter("[scoring] order_by")))
     )
     ordered = Client(ordered_application.test_client())
     found = ordered.get("/allocation_candidates?resources=VCPU:1")
@@ -246,4 +256,4 @@ def test_the_configured_order_counts_for_placement_itself(database, api, hosts):
     )
     assert order(ordered.get("/allocation_candidates?resources=VCPU:1&limit=1"), hosts) == ["full"]
     assert order(search(ordered, order_by="none"), hosts) == ["full", "empty", "half"]
-    ordered_application.extensions["placement_use_cases"].close()
+    registry_of(ordered_application).close()

@@ -16,7 +16,8 @@ from placement.allocations import group_rules
 from placement.allocations.candidates import SearchSettings
 from placement.app import create_application
 from placement.engine.search.budget import Budget
-from placement.http.context import Misconfigured
+from placement.http.errors import Misconfigured
+from placement.http.registry import registry_of
 from tests.client import Client, detail
 from tests.conftest import application_on, compatible, with_options
 from tests.kubernetes import CLUSTER, cluster_of, node_manifests, pod_manifest
@@ -250,10 +251,10 @@ def test_hosts_of_other_clusters_are_not_told_of(api, hosts):
 
 
 def test_watched_kinds_are_figures_beside_requests(hosts, application):
-    use_cases = application.extensions["placement_use_cases"]
+    registry = registry_of(application)
     watched = [f"small {QUERY}", 'web {"flavor": {"vcpus": 4, "memory_mb": 1024}}']
     settings = with_options(compatible(), "capacity", watch=watched)
-    api = Client(create_application(use_cases, settings).test_client())
+    api = Client(create_application(registry, settings).test_client())
 
     def told() -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
         return parsed(api.get("/metrics").text)
@@ -287,7 +288,7 @@ def test_cpus_beside_given_ones_count_for_the_pods_that_follow(api, policy, cpus
 def test_bad_kinds_to_watch_keep_the_service_from_starting(application, line):
     settings = with_options(compatible(), "capacity", watch=[line])
     with pytest.raises(Misconfigured, match=r"\[capacity\] watch: "):
-        create_application(application.extensions["placement_use_cases"], settings)
+        create_application(registry_of(application), settings)
 
 
 def test_candidates_are_found_in_other_worlds(api, hosts):

@@ -14,7 +14,7 @@ import pytest
 import requests
 import sqlalchemy as sa
 
-from placement.audit import service as events
+from placement.audit import events
 from placement.engine.domain.audit import Action, TargetKind
 from placement.storage.database import Database
 from tests.client import Client

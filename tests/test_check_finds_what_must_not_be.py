@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement.server import checks
-from placement.server.checks import InvariantViolation
+from placement.server.invariants.invariant import InvariantViolation
 from placement.server.online_migrations import MigrationOwner
 from tests import commands
 from tests.client import Client
@@ -57,7 +57,7 @@ DAMAGE: dict[str, tuple[Sequence[str], str, str]] = {
         f"UPDATE inventories SET used = 0 WHERE resource_provider_id = {_HOST}"], "allocations-are-positive",
         f"consumer {GUEST}: it holds 0 VCPU"),
     "idle": ([f"DELETE FROM allocations WHERE consumer_id = '{GUEST}'"], "consumers-hold-something",
-        f"consumer {GUEST}: it holds nothing, and is no pod"),
+        f"consumer {GUEST}: it holds nothing and is not a pod"),
     "project": ([f"UPDATE consumers SET project_id = {NONE} WHERE uuid = '{GUEST}'"],
         "consumers-refer-to-project_id", f"({GUEST}): its project_id {NONE} is not in projects"),
     "parent": ([f"UPDATE resource_providers SET parent_provider_id = {NONE} WHERE name = 'child'"],
@@ -246,7 +246,7 @@ def test_the_command_says_first_and_does_what_it_said(backend: str):
             connection.commit()
         told = run(url)
         assert told.returncode == 0
-        assert told.stdout.splitlines()[-1] == "0 errors, 1 warnings; 0 can be put right by --repair."
+        assert told.stdout.splitlines()[-1] == "0 errors, 1 warnings; 0 can be repaired with --repair."
 
 
 def test_a_schema_of_another_release_is_not_checked():

@@ -11,7 +11,9 @@ from flask import Flask
 from werkzeug.test import TestResponse
 
 from placement.allocations.claims import Claims
+from placement.allocations.new_claims import NewClaimWriter
 from placement.engine.domain.errors import Unavailable
+from placement.http.registry import registry_of
 from placement.storage.failures import OutcomeUnknown
 from tests.client import Client
 from tests.crowds import Crowd, names, raising, recorded, statuses
@@ -23,25 +25,25 @@ class Callers(Crowd):
     """Callers who claim providers that they name."""
 
     def __init__(self, application: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
-        super().__init__(application.extensions["placement_use_cases"].claims._gathering, monkeypatch)
+        super().__init__(registry_of(application)[Claims]._new_claims._coalescer, monkeypatch)
         self.application = application
         # How many claims each statement had that several callers share, and whether it took place.
         self.written: list[tuple[int, bool]] = []
         self.meanwhile: Callable[[], None] = lambda: None
         self.afterwards: Callable[[], None] = lambda: None
-        real = Claims._claim_at_once
+        real = NewClaimWriter.write
 
-        def take_place_at_once(claims: Claims, wanted: Sequence[Any], *others: Any, **options: Any) -> bool:
+        def write(writer: NewClaimWriter, wanted: Sequence[Any], *others: Any, **options: Any) -> bool:
             if len(wanted) == 1:
                 self.work()
-                return real(claims, wanted, *others, **options)
+                return real(writer, wanted, *others, **options)
             self.meanwhile()
-            taken = real(claims, wanted, *others, **options)
+            taken = real(writer, wanted, *others, **options)
             self.written.append((len(wanted), taken))
             self.afterwards()
             return taken
 
-        monkeypatch.setattr(Claims, "_claim_at_once", take_place_at_once)
+        monkeypatch.setattr(NewClaimWriter, "write", write)
 
     def claim(self, consumer: str, resources: Mapping[str, dict[str, int]]) -> TestResponse:
         api = Client(self.application.test_client(), headers=(("X-OpenStack-Request-Id", f"req-{consumer}"),))

@@ -113,8 +113,7 @@ def test_nothing_left_is_told_with_the_reason(api, hosts):
     answer = api.post(PATH, wish(resources="VCPU:5"))
     assert (answer.status_code, code(answer)) == (409, "no_candidate")
     assert detail(answer) == (
-        f"no candidate: 5 VCPU free: 0 of 2 providers, in 0 trees; host-0 ({hosts[0]}) lacks 1 VCPU: "
-        "it has 4 free"
+        f"no candidate: 5 VCPU free: 0 of 2 hosts; host-0 ({hosts[0]}) lacks 1 VCPU: it has 4 free"
     )
 
 
@@ -122,7 +121,7 @@ def test_nothing_left_is_told_with_the_reason(api, hosts):
 def test_the_next_best_is_taken_when_the_best_is_gone(api, hosts, monkeypatch):
     """The database refuses the first candidate, as it does when somebody else was faster."""
     refused: list[str] = []
-    replace = Claims.replace
+    replace = Claims.put
 
     def late(self: Claims, claims: list, **options: bool) -> None:
         if not refused:
@@ -130,7 +129,7 @@ def test_the_next_best_is_taken_when_the_best_is_gone(api, hosts, monkeypatch):
             raise CapacityExceeded("gone")
         replace(self, claims, **options)
 
-    monkeypatch.setattr(Claims, "replace", late)
+    monkeypatch.setattr(Claims, "put", late)
     answer = api.post(PATH, wish(order_by="pack", resources="VCPU:1"))
     assert refused == [hosts[1]]
     assert list(answer.json["allocations"]) == [hosts[0]]

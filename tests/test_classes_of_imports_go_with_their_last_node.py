@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement.app import build, configured
+from placement.http.registry import registry_of
 from placement.providers import trees
 from placement.providers.statements import names as catalog
 from placement.providers.statements import names as class_names
@@ -301,7 +302,7 @@ def admitting(database: Database, *prefixes: str) -> Iterator[Client]:
     """The service with these [clusters] resource_prefixes."""
     application = build(database, compatible(), resource_prefixes=prefixes)
     yield Client(application.test_client())
-    application.extensions["placement_use_cases"].close()
+    registry_of(application).close()
 
 
 MIXED = {"nvidia.com__gpu": "2", "evil.example__dev": "1", "hugepages-1Gi": "2Gi", "evil": "1"}
@@ -360,4 +361,4 @@ def test_the_prefixes_are_a_setting(connection_url: str, monkeypatch: pytest.Mon
     assert api.put(f"{CLUSTER}/nodes/n1", node_manifests("n1", **MIXED)).status_code == 201
     assert "CUSTOM_NVIDIA_COM_GPU" in names(api)
     assert "CUSTOM_EVIL" not in names(api)
-    application.extensions["placement_use_cases"].close()
+    registry_of(application).close()

@@ -21,7 +21,7 @@ import requests
 import yaml
 
 from placement.client.cli import Catalog
-from placement.client.formats import heading
+from placement.client.tables import heading
 from placement.pods.koordinator.settings import SETTINGS as SETTINGS_OF_CLUSTERS
 from placement.pods.koordinator.settings import scheduler_settings
 from placement.server.demonstration import examples
@@ -117,7 +117,9 @@ def test_candidates_name_roots_and_providers_with_their_amounts_and_scores(rows)
     assert (core["amounts"], core["groups"]) == ({"PCPU": 2}, ["(base)"])
     listed = rows("candidates", "resources=CUSTOM_PODS:1", "limit=18")
     assert {row["root"].split("/")[0] for row in listed} == {"batch", "edge"}
-    assert len(listed) == 18
+    # One node is cordoned.
+    assert len(listed) == 17
+    assert len(rows("candidates", "resources=CUSTOM_PODS:1", "limit=18", "--closed")) == 18
     ordered = ["limit=3", "cluster=edge", "order_by=MostAllocated"]
     listed = rows("candidates", "resources=MEMORY_MB:65536,PCPU:2", *ordered)
     scores = [row["score"] for row in listed]
@@ -145,7 +147,7 @@ def test_a_tree_is_drawn_from_any_provider_with_bars_and_a_character_per_core(pl
     assert lines[0] == "edge/edge-01"
     assert "│  CUSTOM_NODE_CPU_MILLI  ██████··············  20000/60000" in lines
     # Core 0 is reserved, then come the six cores of one consumer.
-    at = lines.index("│     PCPU  12/30 on 16 providers, core-0-0 to core-0-15; - has none to use")
+    at = lines.index("│     PCPU  12/30 on 16 providers, core-0-0 to core-0-15; - offers none")
     assert lines[at + 1].strip("│ ") == "-██████·········"
     assert "└─ numa-1" in lines
     drawn = placement("tree", "edge/edge-01").stdout
@@ -272,7 +274,7 @@ def test_a_request_is_claimed_for_several_consumers_or_for_none(failure, placeme
     assert refused.startswith("members[0-1]: no candidate: 64 PCPU free")
     assert refused.count("64 PCPU free") == 1
     refused = failure("claim", "resources=PCPU:64")
-    assert refused.startswith("no candidate: 64 PCPU free: 0 of 608 providers, in 0 trees; ")
+    assert refused.startswith("no candidate: 64 PCPU free: 0 of 21 hosts, 0 of 592 providers; ")
     assert re.search(r"; \w+/\w+-\d+/core-[0-9-]+ \([0-9a-f-]{36}\) lacks 62 PCPU: it has 2 free$", refused)
 
 
@@ -300,32 +302,33 @@ def test_consumers_are_claimed_apart_together_and_into_groups(failure, placement
 
 def test_an_explanation_ends_at_the_condition_that_nobody_meets(placement):
     told = placement("explain", "resources=CUSTOM_PODS:1,PCPU:64", status=1).stdout.splitlines()
-    assert told[:5] == [
-        "Fits nowhere: nothing meets condition 2.",
+    assert told[:6] == [
+        "Fits nowhere: condition 3 leaves no host of 17.",
         "",
-        " 1  1 CUSTOM_PODS free: 18 of 18 providers, in 18 trees",
-        " 2  64 PCPU free: 0 of 608 providers, in 0 trees",
-        "      A provider of PCPU has 2 free at most.",
+        " 1  open hosts: 21 of 22 hosts",
+        " 2  1 CUSTOM_PODS free: 17 of 21 hosts, 17 of 17 providers",
+        " 3  64 PCPU free: 0 of 17 hosts, 0 of 528 providers",
+        "      No single provider has more than 2 PCPU free.",
     ]
-    assert told[6:] == [
-        "      cloud/compute-01/core-0-[8-11] each lacks 62 PCPU: it has 2 free",
-        "      cloud/compute-01/core-1-18 lacks 62 PCPU: it has 2 free",
+    assert told[7:] == [
+        # Only nodes have pods, so the cores of no other host come near.
+        "      edge/edge-01/core-0-[7-11] each lacks 62 PCPU: it has 2 free",
     ]
     told = placement("explain", "resources=CUSTOM_PODS:1", "explain=0").stdout.splitlines()
     assert (told[0], told[2]) == (
-        "Fits in 18 trees.",
-        " 1  1 CUSTOM_PODS free: 18 of 18 providers, in 18 trees",
+        "Fits on 17 hosts.",
+        " 1  open hosts: 21 of 22 hosts",
     )
     limited = placement("explain", "resources=CUSTOM_PODS:1", "limit=1").stdout
-    assert limited.startswith("Fits in at least 1 tree.\n")
+    assert limited.startswith("Fits on 17 hosts.\n")
 
 
 def test_candidates_flavors_and_pods_are_explained_in_one_table(placement, rows, tmp_path):
     (tmp_path / "huge.yaml").write_text(yaml.safe_dump(named("huge", cpu="900")))
     pinned = ["--vcpus", "4", "--ram", "99999999", "--property", "hw:cpu_policy=dedicated"]
-    first = rows("explain", "resources=PCPU:64", status=1)[0]
-    figures = {"#": 1, "condition": "64 PCPU free", "came": 608, "passed": 0, "trees": 0}
-    assert (first | figures, len(first["nearest"])) == (first, 5)
+    second = rows("explain", "resources=PCPU:64", status=1)[1]
+    figures = {"#": 2, "condition": "64 PCPU free", "came": 592, "passed": 0, "trees": 0}
+    assert (second | figures, len(second["nearest"])) == (second, 5)
     for name, command in (
         ("PCPU", ["explain", "resources=PCPU:900"]),
         ("MEMORY_MB", ["flavor", "explain", *pinned]),
@@ -339,7 +342,8 @@ def test_candidates_flavors_and_pods_are_explained_in_one_table(placement, rows,
         nearest = table[empty]["nearest"]
         assert [miss["resource_class"] for miss in nearest] == [name] * len(nearest)
         told = placement(*command, status=1).stdout.splitlines()
-        assert told[:2] == [f"Fits nowhere: nothing meets condition {empty + 1}.", ""]
+        noun = "node" if "pod" in command else "host"
+        assert told[0].startswith(f"Fits nowhere: condition {empty + 1} leaves no {noun}")
         assert told[2 + empty].startswith(f"{empty + 1:2}  {table[empty]['condition']}: 0 of ")
         lack = f" lacks {nearest[0]['missing']} {name}: it has {nearest[0]['free']} free"
         if name.endswith("_MILLI"):
@@ -357,7 +361,7 @@ def test_an_explanation_of_a_pod_that_fits_counts_nodes(placement):
     assert place["score"] is not None
     narrowed = placement("pod", "explain", *one_node).stdout
     assert narrowed.startswith("Fits on 1 node.\n")
-    assert " 1  not cordoned, or that is tolerated: 1 of 1 nodes\n" in narrowed
+    assert " 1  not cordoned, or the cordon is tolerated: 1 of 1 nodes\n" in narrowed
 
 
 def test_a_member_of_a_gang_is_no_pod_alone(placement, tmp_path):
@@ -513,7 +517,7 @@ def test_pods_that_are_refused_keep_no_others_from_their_places(failure, placeme
     assert silent[0].startswith(f"placement: default/good: {NOBODY_LISTENS} cannot be reached")
     assert silent[1:] == ["placement: not tried: default/worse, default/good"]
     many = failure("pod", "preview", "farm", file)
-    assert many == f"{file}: has 3 pods, and one is asked about at a time"
+    assert many == f"{file}: has 3 pods, but this command takes one"
 
 
 def test_a_node_shows_whose_each_cpu_is(placement, pods, monkeypatch):
@@ -548,10 +552,10 @@ def test_a_node_shows_whose_each_cpu_is(placement, pods, monkeypatch):
     assert "     ## ## .. ..\n" in plain
     placement("pod", "create", "farm", pods("again", node="n1", status={"cpuset": "8-9"}))
     held = placement("node", "show", "farm", "n1").stdout
-    assert "   default/again: unknown; of its 8-9 some are held by default/web, too\n" in held
+    assert "   default/again: unknown; of its 8-9 some also belong to default/web\n" in held
     shown = placement("pod", "show", "farm", "again").stdout
     assert all(
-        text in shown for text in ("main: CPUs unknown ", "CPUs 8-9 are held by pod default/web, too ")
+        text in shown for text in ("main: CPUs unknown ", "CPUs 8-9 are also held by pod default/web ")
     )
 
 
@@ -614,9 +618,9 @@ def test_options_come_before_what_a_file_says(tmp_path):
 # Commands, and what is said of them; `~` stands for the options of a flavor.
 WRONG = {
     "candidates resources=NOTHING:1": "No such resource class NOTHING.",
-    "candidates colour=red": "'colour' is no parameter of this request; there are resources, ",
+    "candidates colour=red": "colour: is not a parameter of this request; parameters are closed, cluster, ",
     "candidates required=X": "resources",
-    "explain order_by=x resources=VCPU:1": "order_by: 'x' is no known order",
+    "explain order_by=x resources=VCPU:1": "order_by: 'x' is not a known order",
     "claim resources=VCPU:1 limit=2": "query: limit makes no sense in a claim",
     "claim --type small resources=VCPU:1": "consumer_type: 'small' does not match",
     "allocation list --provider nobody": "nobody: no such resource provider",
@@ -624,9 +628,9 @@ WRONG = {
     "tree 00000000-0000-0000-0000-000000000000": "no such resource provider",
     "tree ''": ": no such resource provider",
     "cluster show 'a b%2F?#'": "No cluster a b%2F?# found",
-    "cluster show ''": "'' is no name: it is empty",
-    "cluster delete a/b": "'a/b' is no name: it is empty",
-    "node delete edge ..": "'..' is no name: it is empty",
+    "cluster show ''": "'' is not a name: it is empty",
+    "cluster delete a/b": "'a/b' is not a name: it is empty",
+    "node delete edge ..": "'..' is not a name: it is empty",
     "cluster create Upper": "cluster: 'Upper' must be",
     "cluster delete edge": "Cluster edge still has 8 nodes",
     "node list nowhere": "No cluster nowhere found",
@@ -638,7 +642,7 @@ WRONG = {
     "node import edge /dev/null": "kind: the Node is missing",
     f"node import nowhere {NODE}": "edge-01: No cluster nowhere found",
     "pod list nowhere": "No cluster nowhere found",
-    "pod show edge a/b": "'a/b' is no name: it is empty",
+    "pod show edge a/b": "No pod a/b found in cluster edge",
     "pod delete edge none": "none",
     "pod create edge /nonexistent": "/nonexistent: No such file or directory",
     "pod create edge /dev/null": "/dev/null: has no pods",
@@ -648,13 +652,12 @@ WRONG = {
     "flavor candidates ~ --cluster nowhere": "No cluster nowhere found",
     "flavor candidates ~ --property resources:CUSTOM_X=1": "CUSTOM_X",
     "flavor translate /nonexistent": "/nonexistent: No such file",
-    "flavor translate README.md": "README.md: is no JSON",
-    "flavor translate /dev/null": "/dev/null: is no JSON",
+    "flavor translate README.md": "README.md: is not JSON",
+    "flavor translate /dev/null": "/dev/null: is not JSON",
     "flavor translate ~ --vcpus 0": "flavor.vcpus: must be a whole number",
     "flavor candidates ~ --property hw:cpu_policy=x --property hw:numa_nodes=0": (
-        "hw:cpu_policy: 'x' is none of dedicated, shared, mixed; hw:numa_nodes: '0'"
+        "hw:cpu_policy: 'x' is not one of dedicated, shared, mixed; hw:numa_nodes: '0'"
     ),
-    "cluster list -c colour": "No recognized column names",
 }
 
 
@@ -663,12 +666,12 @@ MISUSED = {
     "allocation delete 'a b?'": "must be a UUID, not 'a b?'",
     "claim --count 2 --consumer {CONSUMER} resources=PCPU:1": "--count: is for new consumers",
     "claim --dry-run --count 2 --soft resources=PCPU:1": "--soft: needs a rule",
-    "claim --count 2": "what to claim is a query such as",
-    "cluster set tuned": "no setting is named",
+    "claim --count 2": "nothing to claim: give a query such as",
+    "cluster set tuned": "name at least one setting",
     "flavor translate": "--vcpus and --ram, or a FILE",
-    "flavor translate - --image -": "--image: standard input is read",
-    "flavor translate ~ --property hw": "--property: hw is no KEY=VALUE",
-    "flavor translate ~ --image-property hw": "--image-property: hw is no KEY=VALUE",
+    "flavor translate - --image -": "--image: standard input already",
+    "flavor translate ~ --property hw": "--property: hw is not KEY=VALUE",
+    "flavor translate ~ --image-property hw": "--image-property: hw is not KEY=VALUE",
     "flavor translate ~ --limit 0": "--limit: must be a whole number from 1 on",
 }
 
@@ -727,7 +730,7 @@ def test_operands_that_make_no_sense_come_with_the_usage(command, operands, mess
             )
             for bad, said in (
                 *((bad, "metadata.name: a Pod has none") for bad in ("{}", "[1]", "{name: 1}")),
-                ("{name: web, namespace: [1]}", "metadata.namespace: of Pod web is no text"),
+                ("{name: web, namespace: [1]}", "metadata.namespace: of Pod web is not text"),
             )
         ),
         ("node import", "kind: Node\n---\nkind: Node\nmetadata: [1]\n", "metadata.name: a Node has none"),
@@ -745,11 +748,11 @@ def test_manifests_without_names_are_refused_before_anything_is_sent(command, te
     [
         (NOBODY_LISTENS, f"{NOBODY_LISTENS} cannot be reached"),
         ("http://nobody.invalid", "cannot be reached"),
-        ("localhost:8778", "--url: localhost:8778 does not begin with http://HOST"),
-        ("ftp://localhost", "--url: ftp://localhost does not begin"),
-        ("http://", "--url: http:// does not begin"),
-        ("http://localhost:x", "--url: http://localhost:x is no URL"),
-        ("http://[::1", "--url: http://[::1 is no URL"),
+        ("localhost:8778", "--url: localhost:8778 must start with http://HOST"),
+        ("ftp://localhost", "--url: ftp://localhost must start"),
+        ("http://", "--url: http:// must start"),
+        ("http://localhost:x", "--url: http://localhost:x is not a URL"),
+        ("http://[::1", "--url: http://[::1 is not a URL"),
     ],
 )
 def test_a_service_that_cannot_be_reached_is_one_clear_line(url, message):
@@ -781,7 +784,7 @@ class _Stranger(BaseHTTPRequestHandler):
 
 def test_a_server_that_is_no_placement_service_is_one_clear_line():
     with served(HTTPServer(("127.0.0.1", 0), _Stranger)) as url:
-        assert "is no placement service" in refusal("--url", url, "cluster", "list")
+        assert "is not a Placement service" in refusal("--url", url, "cluster", "list")
         assert refusal("--url", url, "cluster", "show", "x") == "<html> hello </html>"
         assert "answers 500" in refusal("--url", url, "cluster", "delete", "x")
         said = f"{url} does not know /ext/v1/status: it is OpenStack Placement, or an older release"

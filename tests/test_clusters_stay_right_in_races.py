@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from placement.pods import clusters
+from placement.pods.services import clusters, nodes
 from tests.kubernetes import CLUSTER, node_manifests
 
 pytestmark = pytest.mark.parametrize("connection_url", ["postgresql"], indirect=True)
@@ -58,8 +58,8 @@ def test_a_node_is_imported_into_the_cluster_that_is_there_by_then(api, other, m
         assert other.put(CLUSTER, {"nodeLabels": ["disk"]}).status_code == 201
 
     # The cluster was read, and is another one when the node is written.
-    reading = once_around(clusters.import_node, before=recreates)
-    monkeypatch.setattr(clusters, "import_node", reading)
+    reading = once_around(nodes.import_node, before=recreates)
+    monkeypatch.setattr(nodes, "import_node", reading)
     answer = api.put(f"{CLUSTER}/nodes/n1", node_manifests("n1", labels={"disk": "ssd"}))
     assert answer.status_code == 201, answer.text
     host = other.get(f"{CLUSTER}/nodes/n1").json["tree"]["uuid"]

@@ -158,7 +158,7 @@ def test_a_configuration_in_a_directory_and_behind_a_link_is_looked_at(tmp_path:
 
 def test_without_a_format_findings_are_sentences():
     printed = commands.run("config", "check", "--config-file", "none")
-    assert printed.stderr == "placement: --config-file: none is no file\n"
+    assert printed.stderr == "placement: --config-file: none is not a file\n"
     printed = commands.run("config", "check", OS_API__AUTH_STRATEGY="noauth2", OS_API__REQUEST_TIMEOUT="0")
     assert printed.returncode == 1
     lines = printed.stdout.splitlines()

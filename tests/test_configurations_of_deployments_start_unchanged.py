@@ -80,4 +80,6 @@ def test_its_own_database_is_refused_by_name(tmp_path: Path, identity: IdentityS
     )
     said = commands.refused_start("--config-file", str(file))
     assert "mysql+pymysql" in said
+    assert "`placement import`" in said
+    assert "docs/moving.md" in said
     assert "secret" not in said

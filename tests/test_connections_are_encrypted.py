@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import serialization
 
 from placement.common.secrets import is_open_to_others
 from placement.engine.domain.errors import PlacementError
-from placement.http.context import watch_of
+from placement.http.middleware import watch_of
 from placement.http.worker.exchange import Outgoing
 from placement.http.worker.lanes import WorkerLimits
 from placement.http.worker.tls import Tls, TlsFiles

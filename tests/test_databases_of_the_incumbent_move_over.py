@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from placement.engine.domain.errors import BadRequest, Conflict, Unavailable
 from placement.migrate import moving
-from placement.migrate.moving import MigrationReport
+from placement.migrate.migration import MigrationReport
 from placement.storage import tables
 from placement.storage.database import Database
 from tests.client import Client

@@ -47,6 +47,8 @@ def difference(api: Client, step: dict[str, Any]) -> str | None:
     found = [error["title"], error.get("code"), lead]
     own = step["path"].startswith(OWN_PATHS)
     wanted = [step["title"], step.get("code"), "" if own else step.get("lead", LEADS.get(step["status"]))]
+    found.append(error.get("field"))
+    wanted.append(step.get("field"))
     if found == wanted and message.startswith(step["message"]):
         return None
     return f"{what}:\n    {found} {message}\n    {wanted} {step['message']}"
@@ -155,3 +157,27 @@ def test_blanks_around_an_amount_are_taken(shared: Client, amount: str):
     assert len(shared.get(f"/allocation_candidates?{asked}").json["allocation_requests"]) == 1
     assert [found["uuid"] for found in shared.get(f"/resource_providers?{asked}").json["resource_providers"]]
     assert len(shared.get(f"/ext/v1/allocation_candidates?{asked}").json["allocation_requests"]) == 1
+
+
+def _leads_into(body: Any, pointer: str) -> bool:
+    """Whether a JSON Pointer leads to a value of a body, or to a member that is lacking there."""
+    for step in [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]:
+        if isinstance(body, list):
+            body = body[int(step)]
+        elif isinstance(body, dict) and step in body:
+            body = body[step]
+        else:
+            return body is None or isinstance(body, dict)
+    return True
+
+
+def test_fields_of_recorded_refusals_lead_into_what_was_sent():
+    steps = [step for step in SCENES[-1] if "field" in step]
+    pointers = [step for step in steps if step["field"].startswith("/")]
+    assert len(steps) > 200
+    assert len(pointers) > 100
+    for step in pointers:
+        assert _leads_into(step["body"], step["field"]), step
+    for step in steps:
+        if step not in pointers and step["field"] not in step["path"]:
+            assert "must be at least one" in step["message"], step

@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement.app import build
+from placement.http.registry import registry_of
 from placement.storage import tables
 from placement.storage.database import Database
 from tests.client import Client
@@ -153,9 +154,10 @@ def test_pods_and_nodes_are_told_by_their_names(api: Client):
     api.delete(f"{CLUSTER}/pods/default/web")
     api.delete(f"{CLUSTER}/nodes/n1")
     assert [event["action"] for event in audited(api, target="edge/default/web")] == ["delete", "create"]
-    assert [event["action"] for event in audited(api, target="edge/n1")] == ["delete", "create"]
+    of_node = audited(api, target="edge/n1", target_type="node")
+    assert [event["action"] for event in of_node] == ["delete", "create"]
     gone = audited(api, target_type="resource_provider", action="delete")
-    assert len(gone) == documents(audited(api, target="edge/n1")[1])["after"]["providers_created"]
+    assert len(gone) == documents(of_node[1])["after"]["providers_created"]
 
 
 def test_the_page_of_a_pod_shows_its_own_changes_only(api: Client, database: Database):
@@ -239,7 +241,7 @@ def silent(request: pytest.FixtureRequest) -> Iterator[Client]:
         database = Database(url, audits=False)
         application = build(database, compatible())
         yield Client(application.test_client())
-        application.extensions["placement_use_cases"].close()
+        registry_of(application).close()
         database.dispose()
 
 

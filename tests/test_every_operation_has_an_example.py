@@ -10,7 +10,7 @@ import pytest
 from flask import Flask
 
 from placement.common.probes import PATHS
-from placement.http.openapi import PATH_PARAMETER, examples
+from placement.http.openapi_operations import PATH_PARAMETER, examples
 from tests.examples import asked, demonstration_service
 
 _JSON = "application/json"

@@ -7,7 +7,8 @@ import pytest
 from flask import Flask
 
 from placement.common.microversions import HEADER
-from placement.http.openapi import PATH_PARAMETER, routes, versions
+from placement.http.openapi import routes, versions
+from placement.http.openapi_operations import PATH_PARAMETER
 from placement.http.operations import guard_of, operation_of
 from tests.client import Client
 

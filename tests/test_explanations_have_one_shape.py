@@ -131,4 +131,4 @@ def test_a_flavor_is_explained_only_if_that_is_asked_for_with_its_cluster(edge):
     assert "explanation" not in answer.json
     explanation = of_flavor(edge, {"vcpus": 1, "memory_mb": 1}, cluster="edge")
     check_shape(explanation)
-    assert "roots in aggregate of cluster edge: 0 of 1 trees" in explanation["sentences"]
+    assert "hosts in cluster edge: 3 of 4 hosts" in explanation["sentences"]

@@ -200,7 +200,7 @@ def test_every_problem_is_an_error_of_its_own_in_the_order_of_the_rules(embedded
     named = [message.split(":")[:2] for message in messages(answer)]
     assert named == [["hw", "cpu_policy"], ["hw", "cpu_dedicated_mask"], ["hw", "numa_nodes"]]
     for error in answer.json["errors"]:
-        assert error.keys() == {"status", "title", "detail", "code", "request_id"}
+        assert error.keys() == {"status", "title", "detail", "code", "request_id", "field", "suggestion"}
         assert (error["status"], error["title"]) == (400, "Bad Request")
         assert error["request_id"] == answer.headers["x-openstack-request-id"]
 

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from placement.app import build
-from placement.pods import gangs
-from placement.pods.placing import PlaceChoice
-from placement.pods.scheduler import PodScheduler
-from placement.pods.service import Pods
+from placement.common.clock import utcnow
+from placement.http.registry import registry_of
+from placement.pods.decide import gangs
+from placement.pods.services.place_choice import PlaceChoice
+from placement.pods.services.pods import Pods
+from placement.pods.services.scheduler import PodScheduler
 from placement.providers.statements import clusters, providers
 from placement.server.binders import KubeconfigBinders
-from placement.storage.clock import utcnow
 from placement.storage.database import Database
 from tests import clocks
 from tests.api_server import ApiServer, write_kubeconfig
@@ -24,7 +25,7 @@ from tests.client import Client
 from tests.conftest import compatible
 from tests.kubernetes import CLUSTER, cluster_of, node_manifests, pod_manifest
 from tests.pod_invariants import check
-from tests.reservations import WEB, reservation
+from tests.reservations import AFFINITY, ALLOCATED, WEB, reservation
 
 pytestmark = pytest.mark.one_database
 
@@ -46,7 +47,7 @@ def cluster(
     application = build(database, compatible(), binders=KubeconfigBinders(str(kubeconfig)))
     yield cluster_of(Client(application.test_client()), "host-0", "host-1")
     check(database, "edge")
-    application.extensions["placement_use_cases"].close()
+    registry_of(application).close()
 
 
 def single(name: str, cpu: str, **labels: str) -> dict[str, Any]:
@@ -156,7 +157,7 @@ def test_a_pod_that_was_bound_without_its_group_is_reported_with_a_warning(clust
     bound = api_server.get("Pod", "a", "default")
     (outcome,) = cluster.post(PODS, {"apiVersion": "v1", "kind": "List", "items": [bound]}).json["pods"]
     (warning,) = outcome["pod"]["warnings"]
-    assert warning.endswith(": PodGroup web is not known here; placed by itself")
+    assert warning.endswith(": PodGroup web is not known here; the pod is placed alone")
 
 
 def test_what_a_gang_says_wrongly_is_named(cluster):
@@ -397,6 +398,42 @@ def test_a_member_that_waits_anew_is_not_released_for_its_former_end(cluster, ap
     assert len(calls) == 1
     assert placed(cluster) == {"a", "other"}
     assert any("waits" in remark for remark in cluster.get(f"{PODS}/default/a").json["remarks"])
+
+
+def reserve(cluster: Client, name: str, node: str, cpu: str = "8") -> None:
+    """A reservation on that node for one web pod."""
+    body = reservation(name, template=pod_manifest(cpu, nodeName=node))
+    assert cluster.put(f"{CLUSTER}/reservations/{name}", body).status_code == 201
+
+
+def web(*names: str, **options: Any) -> list[dict[str, Any]]:
+    """Members that may use these reservations."""
+    pods = [member(name, **options) for name in names]
+    for pod in pods:
+        pod["metadata"]["labels"] |= WEB
+    return pods
+
+
+@pytest.mark.both_databases
+def test_each_member_of_a_gang_uses_a_reservation_of_its_own(cluster, database):
+    kept = {"r0": "host-0", "r1": "host-0", "r2": "host-1"}
+    for name, node in kept.items():
+        reserve(cluster, name, node)
+    assert put_all(cluster, single("other", "8"), *web(*"abc")) == {"other": 201, **dict.fromkeys("abc", 201)}
+    remarks = [cluster.get(f"{CLUSTER}/reservations/{name}").json for name in kept]
+    assert {each["phase"] for each in remarks} == {"Succeeded"}
+    users = [cluster.get(f"{PODS}/default/{name}").json["annotations"][ALLOCATED] for name in "abc"]
+    assert len(set(users)) == 3
+    assert put_all(cluster, *web("d", gang="later", least=1)) == {"d": 409}
+
+
+def test_no_two_members_of_a_gang_use_one_reservation(cluster):
+    reserve(cluster, "kept", "host-0", "16")
+    pods = [single("other", "16"), *web("a", "b", least=2)]
+    for pod in pods[1:]:
+        pod["metadata"]["annotations"][AFFINITY] = '{"name": "kept"}'
+    assert put_all(cluster, *pods) == {"other": 201, "a": 409, "b": 409}
+    assert cluster.get(f"{CLUSTER}/reservations/kept").json["phase"] == "Available"
 
 
 @pytest.mark.both_databases

@@ -15,8 +15,9 @@ from oslo_middleware.healthcheck import Healthcheck
 
 from placement.common import probes
 from placement.common.probes import Check
+from placement.health import FOREST, SCHEMA, WRITABLE, Health
 from placement.http.middleware import REQUEST_ID
-from placement.use_cases import FOREST, SCHEMA, WRITABLE
+from placement.http.registry import registry_of
 from tests.hostile import Wire
 from tests.patience import eventually
 from tests.probes import is_ready, probed
@@ -213,5 +214,5 @@ def test_other_servers_answer_probes_with_the_same_application(http):
     assert f"[-]{SCHEMA} failed: not looked at yet" in answer.text
     assert http.head("/healthcheck").status_code == 503
     assert http.post("/healthcheck").status_code in (401, 405)
-    http.application.extensions["placement_use_cases"].health.look()
+    registry_of(http.application)[Health].look()
     assert http.get("/readyz").text == "ok"

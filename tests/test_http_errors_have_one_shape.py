@@ -235,6 +235,20 @@ def test_on_our_paths_each_finding_is_an_error_with_its_place_and_a_code(embedde
         "limit: 0 is less than the minimum of 1",
     ]
     assert {error["code"] for error in answer.json["errors"]} == {"placement.bad_request"}
+    assert [(error["field"], error["suggestion"]) for error in answer.json["errors"]] == [
+        ("/colour", None),
+        ("/exlain", "explain"),
+        ("/groups/_a/resources/PCPU", None),
+        ("/groups/_a/resources/VCPU", None),
+        ("/limit", None),
+    ]
+    # A pointer with a part of an odd name would lead nowhere, so it leads to the object.
+    odd = {"groups": {"": {"resources": {"VCPU": 1}, "a/b c": 1}}}
+    (unknown,) = embedded.post("/ext/v1/allocation_candidates", odd).json["errors"]
+    assert (unknown["detail"], unknown["field"]) == (
+        "groups[''].'a/b c': there is no such member",
+        "/groups/",
+    )
     # Clients of the Placement API expect one.
     (first,) = embedded.post("/reshaper", {"inventories": 1, "colour": 1}).json["errors"]
     assert "colour" in first["detail"]
@@ -243,7 +257,23 @@ def test_on_our_paths_each_finding_is_an_error_with_its_place_and_a_code(embedde
     (lacking,) = embedded.post("/ext/v1/allocation_candidates", {}).json["errors"]
     assert lacking["detail"] == "groups: is missing"
     (lacking,) = embedded.get("/ext/v1/allocation_candidates?clutser=x&resources=VCPU:1").json["errors"]
-    assert lacking["detail"] == "clutser: is no parameter of this request; did you mean cluster?"
+    assert lacking["detail"] == "clutser: is not a parameter of this request; did you mean cluster?"
+    assert (lacking["field"], lacking["suggestion"]) == ("clutser", "cluster")
+    # A query in a body is one text, so the place inside of it is in the sentence only.
+    claim = {
+        "consumer_uuid": str(uuid.uuid4()),
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_type": "INSTANCE",
+    }
+    (unknown,) = embedded.post("/ext/v1/claims", {**claim, "query": "resources=VCPUU:1"}).json["errors"]
+    assert (unknown["field"], unknown["suggestion"]) == ("/query", "VCPU")
+    (wrong,) = embedded.post("/ext/v1/claims", {**claim, "query": "resources=VCPU:x"}).json["errors"]
+    assert wrong["detail"].startswith("query: resources: Requested resource VCPU expected")
+    assert wrong["field"] == "/query"
+    # The routes of the Placement API keep the members of its errors.
+    (first,) = embedded.get("/allocation_candidates?resources=VCPUU:1").json["errors"]
+    assert first.keys() == {"status", "title", "detail", "code", "request_id"}
 
 
 def test_an_answer_has_twenty_findings_at_most(embedded: Client):

@@ -12,8 +12,8 @@ import pytest
 import requests
 from oslo_config import cfg
 
-from placement.engine.domain.request_scope import Full, WaitingRoom
-from placement.http.auth import Keystone
+from placement.engine.domain.waiting_room import Full, WaitingRoom
+from placement.http.strategies.keystone import Keystone
 from placement.storage.database import Database
 from tests.client import Client, detail
 from tests.conftest import application_of, configured, with_options

@@ -39,7 +39,7 @@ def test_what_is_too_much_is_refused_at_its_field(api):
     assert asked(api, {"like": "a", "count": 1000}).status_code == 200
     answer = asked(api, {"like": "a", "count": 600}, {"like": "a", "count": 401})
     assert answer.status_code == 400
-    assert "world.more[1].count: makes 1001 providers, at most 1000 are imagined here" in detail(answer)
+    assert "world.more[1].count: makes 1001 providers, at most 1000 are allowed here" in detail(answer)
 
 
 def test_no_more_is_made_once_the_time_is_up_or_the_caller_has_left():
@@ -80,7 +80,10 @@ def test_one_world_is_looked_at_at_a_time(api):
     try:
         inside.wait()
         answer = asked(api, {"like": "a", "count": 1})
-        assert (answer.status_code, "world: another one is looked at" in detail(answer)) == (503, True)
+        assert (answer.status_code, "world: other imagined changes are being computed" in detail(answer)) == (
+            503,
+            True,
+        )
         assert answer.headers["Retry-After"]
         # As everything is may be asked meanwhile.
         assert api.post("/ext/v1/capacity", {"kinds": {"it": KIND}}).status_code == 200

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from placement.pods.extender_routes import host_priorities
+from placement.pods.extender_bodies import host_priorities
 from tests.client import Client
 from tests.kubernetes import CLUSTER, add_nodes, cluster_of, pod_manifest
 
@@ -85,7 +85,7 @@ def test_prioritize_gives_every_node_a_score_from_0_to_10(cluster, monkeypatch, 
     )
     exact = {node["name"]: node["score"] for node in preview.json["nodes"]}
     assert exact["big"] > exact["small"] > 0
-    monkeypatch.setattr("placement.pods.service.placed", None)
+    monkeypatch.setattr("placement.pods.services.pods.placed", None)
     nodes = {"Nodes": {"items": objects(NAMES)}} if whole else {"NodeNames": NAMES}
     answer = cluster.post(f"{EXTENDER}/prioritize", {"Pod": pod("2"), **nodes})
     assert [priority["Host"] for priority in answer.json] == NAMES

@@ -15,8 +15,9 @@ import sqlalchemy as sa
 
 from placement.app import build
 from placement.engine.domain.errors import PlacementError
-from placement.pods.scheduler import PlacementResult
-from placement.pods.service import Pods
+from placement.http.registry import registry_of
+from placement.pods.services.pods import Pods
+from placement.pods.services.scheduler import PlacementResult
 from placement.server.binders import KubeconfigBinders
 from placement.storage.database import Database
 from tests.api_server import ApiServer, Held, running_api_server, write_kubeconfig
@@ -47,7 +48,7 @@ def cluster(database: Database, kubeconfig: Path) -> Iterator[Client]:
     """Two machines of 16 CPUs; the service may bind."""
     application = build(database, compatible(), binders=KubeconfigBinders(str(kubeconfig)))
     yield cluster_of(Client(application.test_client()), "host-0", "host-1")
-    application.extensions["placement_use_cases"].close()
+    registry_of(application).close()
 
 
 def waiting(
@@ -138,7 +139,7 @@ def test_what_cannot_be_bound_is_told_and_claims_and_writes_nothing(cluster, api
     assert bind(cluster) == "pod default/web-0 does not exist"
     waiting(api_server)
     for node in ("host-9", "not a node"):
-        assert "0/0 nodes are available" in bind(cluster, node)
+        assert bind(cluster, node) == f"Node: no node {node!r} in cluster edge"
     assert "uid-web-0, not uid-former" in bind(cluster, uid="uid-former")
     waiting(api_server, cpu="1500m")
     assert "integer" in bind(cluster)
@@ -249,7 +250,7 @@ def grow_old(database: Database) -> None:
 def test_an_api_server_that_hangs_is_not_waited_for_longer_than_a_bind_may_take(
     cluster, api_server, monkeypatch
 ):
-    monkeypatch.setattr("placement.pods.extender._BINDS_WITHIN_SECONDS", 5.0)
+    monkeypatch.setattr("placement.pods.services.binding._BINDS_WITHIN_SECONDS", 5.0)
     waiting(api_server)
     binding = api_server.hold_next("POST", "/binding")
     assert "may still be bound" in bind(cluster)

@@ -16,9 +16,10 @@ from werkzeug.test import EnvironBuilder, run_wsgi_app
 from placement.allocations.candidates import SearchSettings
 from placement.app import create_application
 from placement.engine.domain import request_scope
-from placement.http import context
+from placement.http import answers
 from placement.http.middleware import surrounded
-from placement.http.worker import exchange
+from placement.http.registry import registry_of
+from placement.http.worker import refusals
 from tests.client import Client, unique
 from tests.conftest import application_at, application_on, compatible
 from tests.server import database_url, running_service
@@ -44,7 +45,7 @@ def fill(api: Client) -> list[str]:
 
 def test_every_candidate_is_in_it_whatever_its_layout(monkeypatch):
     """Twelve groups of different amounts on two devices: nearly as many layouts as candidates."""
-    monkeypatch.setattr(context, "_BUILT_AT_ONCE_BYTES", 1000)
+    monkeypatch.setattr(answers, "_BUILT_AT_ONCE_BYTES", 1000)
     with application_on("sqlite") as application:
         api = Client(application.test_client())
         devices = fill(api)
@@ -131,9 +132,7 @@ def test_pieces_pass_one_by_one_through_everything_around(everything_around):
 @pytest.mark.one_database
 def test_a_streamed_answer_is_in_work_until_it_is_closed(application: Flask):
     source = Source()
-    limited = create_application(
-        application.extensions["placement_use_cases"], compatible(max_requests_per_caller=1)
-    )
+    limited = create_application(registry_of(application), compatible(max_requests_per_caller=1))
     limited.add_url_rule("/source", view_func=lambda: Response(source.pieces()))
     client = Client(limited.test_client())
     answer = client.get("/source")
@@ -141,7 +140,7 @@ def test_a_streamed_answer_is_in_work_until_it_is_closed(application: Flask):
     refused = client.get("/traits")
     assert refused.status_code == 429
     # The server that counts by itself answers the same.
-    head, _, body = exchange.written(exchange.TOO_MANY_OF_CALLER).decode().partition("\r\n\r\n")
+    head, _, body = refusals.written(refusals.TOO_MANY_OF_CALLER).decode().partition("\r\n\r\n")
     (by_server,), (by_application,) = json.loads(body)["errors"], refused.json["errors"]
     assert by_server | {"request_id": by_application["request_id"]} == by_application
     assert f"Retry-After: {refused.headers['Retry-After']}\r\n" in f"{head}\r\n"

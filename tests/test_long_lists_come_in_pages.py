@@ -5,10 +5,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
 
+from placement.common.clock import utcnow
 from placement.storage.database import Database
 from tests.client import Client, detail
 
@@ -87,6 +89,9 @@ def test_filters(api, hosts, query, expected):
 
 def test_a_consumer_is_shown_with_what_it_holds(api, hosts):
     first = api.get(f"{ALLOCATIONS}?limit=1").json
+    times = {name: first["consumers"][0][name] for name in ("created_at", "changed_at")}
+    ages = [utcnow() - datetime.fromisoformat(each.removesuffix("Z")) for each in times.values()]
+    assert all(abs(age) < timedelta(days=1) for age in ages)
     assert first == {
         "consumers": [
             {
@@ -95,6 +100,7 @@ def test_a_consumer_is_shown_with_what_it_holds(api, hosts):
                 "consumer_type": "INSTANCE",
                 "project_id": "red",
                 "user_id": "user",
+                **times,
                 "allocations": {
                     hosts[0]: {"name": "host-0", "cluster": None, "resources": {"VCPU": 1}},
                     hosts[1]: {"name": "host-1", "cluster": None, "resources": {"VCPU": 2, "MEMORY_MB": 5}},
@@ -132,7 +138,8 @@ def test_by_cluster(api, hosts):
     assert api.get(f"{PROVIDERS}?cluster=east").json == {"resource_providers": [], "next": None}
     for path in (ALLOCATIONS, PROVIDERS):
         refused = api.get(f"{path}?cluster=west")
-        assert (refused.status_code, detail(refused)) == (400, "cluster: No cluster west found")
+        said = "cluster: No cluster west found; did you mean east?"
+        assert (refused.status_code, detail(refused)) == (400, said)
 
 
 def test_providers_with_everything_that_hangs_on_them(api, hosts):

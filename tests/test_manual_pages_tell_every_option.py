@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from placement.client.cli import Placement
-from placement.client.completion import parsers
+from placement.client.parsers import parsers
 from tests.commands import refusal, run
 
 
@@ -29,8 +29,11 @@ def test_every_command_has_a_page_with_its_options(pages: Path):
         title = f"placement-{command.name.replace(' ', '-')}"
         assert f".BR {title} (1)\n{command.summary}" in main
         page = (pages / f"{title}.1").read_text().replace("\\-", "-")
-        for action in command.options:
-            assert all(re.search(rf"\\fB.*{re.escape(string)}\b", page) for string in action.option_strings)
+        for name in [
+            "--help",
+            *(name for option in command.options for name in option.action.option_strings),
+        ]:
+            assert re.search(rf"\\fB.*{re.escape(name)}\b", page)
     assert len(list(pages.iterdir())) == len(commands) + 1
 
 

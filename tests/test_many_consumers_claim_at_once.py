@@ -175,7 +175,7 @@ def test_amounts_are_split_as_one_after_another(api: Client):
 @pytest.mark.both_databases
 def test_whoever_loses_a_race_is_searched_for_again(api: Client, monkeypatch: pytest.MonkeyPatch):
     hosts = [api.provider(f"host-{number}", VCPU=2) for number in range(3)]
-    real = Claims.replace
+    real = Claims.put
     losses = iter(range(2))
 
     def beaten(self: Claims, claims: Any, **options: Any) -> None:
@@ -185,7 +185,7 @@ def test_whoever_loses_a_race_is_searched_for_again(api: Client, monkeypatch: py
             raise CapacityExceeded("taken")
         real(self, claims, **options)
 
-    monkeypatch.setattr(Claims, "replace", beaten)
+    monkeypatch.setattr(Claims, "put", beaten)
     answer = api.post(PATH, wish(2, atomic=True))
     assert statuses(answer) == [201, 201]
     assert api.used(hosts[2]) == {"VCPU": 2}

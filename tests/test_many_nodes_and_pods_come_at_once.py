@@ -12,11 +12,14 @@ import pytest
 import sqlalchemy as sa
 
 from placement.engine.numa.cpus import parse_cpu_list
-from placement.pods import clusters, node_importing
-from placement.pods.cache import NodeLoader, canonical_report
+from placement.http.registry import registry_of
 from placement.pods.koordinator.node import import_like, import_node
-from placement.pods.scheduler import PodScheduler
-from placement.pods.writer import NodeChanged
+from placement.pods.services import node_importing, nodes
+from placement.pods.services.scheduler import PodScheduler
+from placement.pods.store.cache import ClusterCache
+from placement.pods.store.loader import NodeLoader
+from placement.pods.store.topologies import canonical_report
+from placement.pods.store.writer import NodeChanged
 from placement.storage.database import Database
 from tests import pod_invariants
 from tests.client import Client
@@ -116,7 +119,7 @@ def test_nodes_are_read_again_once_when_the_settings_of_the_cluster_have_changed
     (again,) = all_nodes(cluster, body)
     assert again["changed"] == ["edge/n1"]
     # Its manifests are not read any more.
-    monkeypatch.delattr(clusters, "import_node")
+    monkeypatch.delattr(nodes, "import_node")
     assert statuses(all_nodes(cluster, body)) == [200]
 
 
@@ -140,7 +143,7 @@ def test_what_is_wrong_with_a_node_concerns_that_node(cluster: Client, database:
     assert "CPUs 4-7 of pod default/web are not there" in outcomes[0]["warnings"]
     assert "node n2: Node.status.allocatable" in said[0]
     assert "edge/taken already exists" in said[1]
-    assert "is that of node 'n5', too" in said[2]
+    assert "already belongs to node 'n5'" in said[2]
     names = [node["name"] for node in cluster.get(f"{CLUSTER}/nodes").json["nodes"]]
     assert names == ["n0", "n1", "n5"]
     assert cluster.get(f"/resource_providers/{taken}").json["generation"] == 0
@@ -173,8 +176,8 @@ def test_of_nodes_that_are_alike_one_tells_what_the_others_are():
         template = loader.template("design", node, canonical_report(topology))
         for labels in ((), ("rack",)):
             read = import_node("edge", node, topology, "design", labels)
-            assert import_like("edge", node, topology, template.imported, labels) in (read, None)
-    assert import_like("edge", node, topology, template.imported) is not None
+            assert import_like("edge", node, topology, template.node_import, labels) in (read, None)
+    assert import_like("edge", node, topology, template.node_import) is not None
 
 
 # -- pods ---------------------------------------------------------------------------------------------
@@ -221,7 +224,7 @@ def test_many_pods_get_what_they_get_one_by_one(cluster: Client, database: Datab
             assert unlike(alone.json) == unlike(outcome["pod"])
             assert cluster.get(f"{CLUSTER}/pods/default/{name}").json["cpuset"] == outcome["pod"]["cpuset"]
     fresh = pod_invariants.check(database, "edge")
-    cache = cluster.http.application.extensions["placement_use_cases"].cluster_cache
+    cache = registry_of(cluster.http.application)[ClusterCache]
     pod_invariants.check_image(fresh, cache, "edge")
 
 

@@ -83,7 +83,7 @@ def test_who_was_deleted_and_claimed_again_is_noticed(api: Client, monkeypatch: 
     first, second = hosts(api, 2)
     there = named(1)[0]["consumer_uuid"]
     put(api, there, first)
-    real, once = Claims.replace, iter("x")
+    real, once = Claims.put, iter("x")
 
     def replace(self: Claims, claims: Any, **options: Any) -> None:
         # Others act between the first decision and its write.
@@ -92,7 +92,7 @@ def test_who_was_deleted_and_claimed_again_is_noticed(api: Client, monkeypatch: 
             put(api, there, second)
         real(self, claims, **options)
 
-    monkeypatch.setattr(Claims, "replace", replace)
+    monkeypatch.setattr(Claims, "put", replace)
     answer = api.post(PATH, wish([{"count": 1}], {**APART, "consumers": [there]}))
     assert [list(each) for each in held(answer)] == [[first]]
 
@@ -109,7 +109,7 @@ def test_a_repeated_call_tells_how_the_rules_fare(api: Client):
 def test_what_was_unproven_once_stays_so(api: Client, monkeypatch: pytest.MonkeyPatch):
     """Who is refused is not decided on again when the others lose a race and are."""
     hosts(api, 2)
-    real_decide, real_replace = GroupPlacer.decide, Claims.replace
+    real_decide, real_replace = GroupPlacer.decide, Claims.put
     decisions, losses = iter([False]), iter("x")
 
     def decide(self: GroupPlacer, *arguments: Any) -> Any:
@@ -122,7 +122,7 @@ def test_what_was_unproven_once_stays_so(api: Client, monkeypatch: pytest.Monkey
         real_replace(self, claims, **options)
 
     monkeypatch.setattr(GroupPlacer, "decide", decide)
-    monkeypatch.setattr(Claims, "replace", replace)
+    monkeypatch.setattr(Claims, "put", replace)
     answer = api.post(PATH, wish([{"count": 3}], APART))
     assert statuses(answer) == [201, 201, 409]
     assert answer.json["proven"] is False
@@ -136,7 +136,7 @@ def test_reasons_that_cannot_be_found_in_time_are_no_reason_to_fail(
     monkeypatch.setattr(group_rules, "_budget", lambda: next(budgets))
     answer = api.post(PATH, wish([{"count": 3}], APART))
     assert statuses(answer) == [201, 201, 409]
-    assert "2 of 3 members have one; there was no time" in answer.json["members"][2]["error"]["detail"]
+    assert "2 of 3 members fit; time ran out" in answer.json["members"][2]["error"]["detail"]
 
 
 def test_others_that_are_apart_do_not_break_togetherness(api: Client):
@@ -198,14 +198,14 @@ def test_what_was_written_is_told_though_the_fallback_fails(api: Client, monkeyp
 def test_what_was_written_is_told_though_a_later_portion_fails(api: Client, monkeypatch: pytest.MonkeyPatch):
     hosts(api, 1)
     monkeypatch.setattr(best_fit, "_AT_ONCE", 2)
-    real, calls = Claims.replace, iter(range(2))
+    real, calls = Claims.put, iter(range(2))
 
     def replace(self: Claims, claims: Any, **options: Any) -> None:
         if next(calls):
             raise Unavailable("the database is gone")
         real(self, claims, **options)
 
-    monkeypatch.setattr(Claims, "replace", replace)
+    monkeypatch.setattr(Claims, "put", replace)
     body = wish([{"count": 5}])
     del body["rules"]
     assert statuses(api.post(PATH, body)) == [201, 201, 503, 503, 503]

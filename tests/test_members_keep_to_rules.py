@@ -64,8 +64,8 @@ def test_members_are_on_different_hosts(api: Client):
     assert answer.json["proven"] is True
     assert answer.json["rules"] == [{"rule": "at most 1 per host", "kept": True, "excess": 0}]
     (error,) = [each["error"]["detail"] for each in answer.json["members"] if "error" in each]
-    assert "3 of 4 members have one; 3 hosts have room for another one" in error
-    assert "rules[0] (at most 1 per host) leaves out 3 of them" in error
+    assert "3 of 4 members fit; 3 hosts have room for another" in error
+    assert "rules[0] (at most 1 per host) rules out 3 of them" in error
 
 
 def test_all_or_none_and_at_least_so_many(api: Client):
@@ -73,7 +73,7 @@ def test_all_or_none_and_at_least_so_many(api: Client):
     for refused in (wish(4, APART, atomic=True), wish(5, APART, minimum=4)):
         answer = api.post(PATH, refused)
         assert answer.status_code == 409
-        assert "3 hosts have room for another one" in answer.json["errors"][0]["detail"]
+        assert "3 hosts have room for another" in answer.json["errors"][0]["detail"]
     assert [api.used(host) for host in three] == [{"VCPU": 0}] * 3
     assert Counter(places(api.post(PATH, wish(5, APART, minimum=3)))) == {**dict.fromkeys(three, 1), None: 2}
 
@@ -191,7 +191,7 @@ def test_a_repeated_call_changes_nothing(api: Client):
 
 def test_who_loses_a_race_is_searched_for_again(api: Client, monkeypatch: pytest.MonkeyPatch):
     three = hosts(api, 3, vcpus=2)
-    real = Claims.replace
+    real = Claims.put
     losses = iter(range(1))
 
     def beaten(self: Claims, claims: Any, **options: Any) -> None:
@@ -200,14 +200,14 @@ def test_who_loses_a_race_is_searched_for_again(api: Client, monkeypatch: pytest
             raise CapacityExceeded("taken")
         real(self, claims, **options)
 
-    monkeypatch.setattr(Claims, "replace", beaten)
+    monkeypatch.setattr(Claims, "put", beaten)
     assert {*places(api.post(PATH, wish(2, APART, atomic=True)))} == {*three[1:]}
 
 
 def test_a_group_that_changed_meanwhile_is_decided_on_again(api: Client, monkeypatch: pytest.MonkeyPatch):
     three = hosts(api, 3)
     body = wish(1, {**APART, "groups": ["web"]}, group="web", atomic=True)
-    real = Claims.replace
+    real = Claims.put
     others = iter(range(2))
 
     def outrun(self: Claims, claims: Any, **options: Any) -> None:
@@ -216,7 +216,7 @@ def test_a_group_that_changed_meanwhile_is_decided_on_again(api: Client, monkeyp
             assert api.post(PATH, body).status_code == 200
         real(self, claims, **options)
 
-    monkeypatch.setattr(Claims, "replace", outrun)
+    monkeypatch.setattr(Claims, "put", outrun)
     assert places(api.post(PATH, body)) == [three[2]]
     assert [api.used(host) for host in three] == [{"VCPU": 1}] * 3
 
@@ -267,7 +267,7 @@ def test_a_server_group_grows_server_by_server(api: Client):
     assert [places(api.post(PATH, body)) for _ in range(3)] == [[host] for host in three]
     refused = api.post(PATH, body)
     assert refused.status_code == 409
-    assert "server_group (at most 1 per host) leaves out 3 of them" in detail(refused)
+    assert "server_group (at most 1 per host) rules out 3 of them" in detail(refused)
 
 
 def test_flavors_fall_back(api: Client):

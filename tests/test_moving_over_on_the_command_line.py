@@ -12,7 +12,7 @@ from tests.incumbent import Incumbent, incumbent_database
 from tests.server import database_url
 from tests.test_databases_of_the_incumbent_move_over import filled
 
-ALIKE = "Compared with the source, and alike: 3 providers, 2 consumers.\n"
+ALIKE = "Compared with the source and equal: 3 providers, 2 consumers.\n"
 
 
 @pytest.fixture(scope="module")

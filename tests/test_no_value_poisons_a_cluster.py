@@ -62,8 +62,8 @@ def test_what_is_more_than_can_be_counted_is_named_and_takes_all_there_is(cluste
     odd = pod_manifest("1e320", "1e320", qos=None, priority=None, node="n1", uid="odd")
     answer = cluster.put(f"{PODS}/odd", odd)
     (cpu, memory) = (each for each in answer.json["warnings"] if "requests" in each)
-    assert cpu.endswith("requests.cpu: '1e320' is more than can be counted; 9.22e+15 counts")
-    assert memory.endswith("requests.memory: '1e320' is more than can be counted; 9.22e+18 counts")
+    assert cpu.endswith("requests.cpu: '1e320' is too large; 9.22e+15 counts")
+    assert memory.endswith("requests.memory: '1e320' is too large; 9.22e+18 counts")
     asked = pod_manifest("1", qos=None, priority=None)
     asked["metadata"]["name"] = "asked"
     found = cluster.post(f"{CLUSTER}/pods/preview", asked).json

@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 
 from placement.app import build
 from placement.metrics import sharing
-from placement.server import processes, settings
+from placement.server import ports, settings
 from placement.storage.database import Database
 from tests.client import Client, detail
 from tests.commands import errors_of_start, refusal, run
@@ -30,7 +30,7 @@ def serving_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands run in this process, which is not one to serve."""
     monkeypatch.setattr(sharing, "share", lambda: None)
     monkeypatch.setattr(settings, "start_logging", lambda _: None)
-    monkeypatch.setattr(processes, "listening", lambda *_: pytest.fail("it would serve"))
+    monkeypatch.setattr(ports, "listening", lambda *_: pytest.fail("it would serve"))
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_a_directory_of_configuration_that_is_not_there_is_refused(database: str
     assert "OS_PLACEMENT_CONFIG_DIR" in said
     assert "mistyped" in said
     said = refusal("serve", "--database", database, OS_PLACEMENT_CONFIG_DIR="")
-    assert "OS_PLACEMENT_CONFIG_DIR: an empty text is no directory" in said
+    assert "OS_PLACEMENT_CONFIG_DIR: an empty text is not a directory" in said
 
 
 def test_a_file_of_configuration_that_is_not_there_is_refused(database: str, tmp_path: Path):

@@ -6,9 +6,11 @@ import pytest
 import sqlalchemy as sa
 from flask import Flask
 
-from placement.pods import clusters, statements
-from placement.pods.cache import ClusterSnapshot
+from placement.http.registry import registry_of
 from placement.pods.koordinator.settings import SETTINGS
+from placement.pods.services import nodes
+from placement.pods.store import statements
+from placement.pods.store.cache import ClusterCache, ClusterSnapshot
 from placement.storage import tables
 from placement.storage.database import Database
 from tests.client import Client, detail
@@ -40,7 +42,7 @@ def test_reported_pods_own_their_cpus_under_design_only(
     profile(api, first)
     add_nodes(api, "n1", nrt={ALLOCS: REPORTED})
     add_nodes(api, "n2")
-    cluster_cache = application.extensions["placement_use_cases"].cluster_cache
+    cluster_cache = registry_of(application)[ClusterCache]
     for now in (first, second, first):
         profile(api, now)
         assert owners(api) == (["reported"] * 4 if now == "design" else ["free"] * 4)
@@ -69,7 +71,7 @@ def test_trees_are_those_of_the_new_profile(api: Client, database: Database):
 
 def test_all_nodes_follow_at_once_or_none(api: Client, database: Database, monkeypatch: pytest.MonkeyPatch):
     """Nodes are imported again some at a time; here each is a portion of its own."""
-    monkeypatch.setattr(clusters, "_AT_ONCE", 1)
+    monkeypatch.setattr(nodes, "_AT_ONCE", 1)
     profile(api, "design")
     for number in range(1, 4):
         uid = f"11111111-0000-4000-8000-00000000000{number}"
@@ -117,7 +119,7 @@ def test_no_setting_but_the_profile_changes_what_is_held(api: Client, applicatio
         assert api.put(f"{PODS}/{name}", pod).status_code == 201
     assert api.put(f"{CLUSTER}/reservations/kept", reservation(template=pod_manifest("1"))).status_code == 201
     assert OTHER_SETTINGS.keys() == SETTINGS - {"profile"}
-    cluster_cache = application.extensions["placement_use_cases"].cluster_cache
+    cluster_cache = registry_of(application)[ClusterCache]
     before = {root_id: state.accounts for root_id, state in check(database, "edge").items()}
     for name, value in OTHER_SETTINGS.items():
         assert api.put(CLUSTER, {"profile": "design", name: value}).status_code == 200
@@ -138,8 +140,8 @@ def test_what_was_decided_under_former_settings_is_decided_again(
     profile(api, "design")
     add_nodes(api, "n1", nrt={ALLOCS: REPORTED})
     assert api.put(f"{PODS}/web", pod_manifest("4")).status_code == 201
-    use_cases = application.extensions["placement_use_cases"]
-    look, looks = use_cases.cluster_cache.snapshot, []
+    registry = registry_of(application)
+    look, looks = registry[ClusterCache].snapshot, []
 
     def view(name: str) -> ClusterSnapshot:
         seen: ClusterSnapshot = look(name)
@@ -148,7 +150,7 @@ def test_what_was_decided_under_former_settings_is_decided_again(
             profile(api, "koord-scheduler")
         return seen
 
-    monkeypatch.setattr(use_cases.cluster_cache, "snapshot", view)
+    monkeypatch.setattr(registry[ClusterCache], "snapshot", view)
     assert api.delete(f"{PODS}/web").status_code == 204
     assert len(looks) > 1
     assert owners(api) == ["free"] * 4

@@ -14,10 +14,11 @@ import sqlalchemy as sa
 from placement.app import build
 from placement.client.client import ServiceError
 from placement.engine.numa.cpus import format_cpu_list, parse_cpu_list
-from placement.pods import extender
+from placement.http.registry import registry_of
+from placement.pods.services import extender
 from placement.storage import tables
 from placement.storage.database import Database
-from placement.sync import reconciled
+from placement.sync import reconciled_pods, sending
 from placement.sync.service import ServiceCluster
 from tests import pod_invariants
 from tests.client import Client
@@ -52,7 +53,7 @@ def api(database: Database, kubernetes: Kubernetes) -> Iterator[Client]:
     """A service that may bind in that Kubernetes."""
     application = build(database, compatible(), binders=kubernetes)
     yield Client(application.test_client())
-    application.extensions["placement_use_cases"].close()
+    registry_of(application).close()
 
 
 @pytest.fixture
@@ -357,7 +358,7 @@ def test_pods_that_run_with_the_same_cpus_stay_recorded_and_name_each_other(kube
     sync.see()
     sync.settle()
     assert sorted(recorded(api)) == ["one", "two"]
-    assert "CPUs 0-1 are held by pod default/one, too" in sync.said.getvalue()
+    assert "CPUs 0-1 are also held by pod default/one" in sync.said.getvalue()
     assert api.get(f"{CLUSTER}/pods/default/one").json["shared_with"] == ["default/two"]
     kubernetes.delete(POD, "two")
     sync.see()
@@ -500,7 +501,7 @@ def test_a_refused_release_holds_up_nothing_else(kubernetes, api, sync, scheduli
     refused, asked = ["run-0", "kept"], list[str]()
     refuse_to_delete(monkeypatch, refused, asked)
     # It is not time to try again before it is said so.
-    monkeypatch.setattr(reconciled, "time", SimpleNamespace(monotonic=lambda: 0.0))
+    monkeypatch.setattr(sending, "time", SimpleNamespace(monotonic=lambda: 0.0))
     for name in ("run-0", "run-1"):
         kubernetes.delete(POD, name)
     kubernetes.register("host-1")
@@ -561,7 +562,7 @@ def test_a_node_that_cannot_be_read_is_sent_again(kubernetes, api, sync, schedul
     kubernetes.create_pod("new")
     assert Scheduling(kubernetes, other).filter("new") == [HOST]
     pod_invariants.check(database, "edge")
-    application.extensions["placement_use_cases"].close()
+    registry_of(application).close()
 
 
 def test_two_synchronizations_do_no_harm_to_what_runs(kubernetes, api, sync, scheduling):
@@ -748,7 +749,7 @@ def consumers_of(database: Database) -> list[str]:
 
 def test_nodes_open_one_after_another_as_their_pods_are_recorded(kubernetes, api, monkeypatch):
     """The pods of a large cluster take minutes, and no pod may wait that long for a node that is complete."""
-    monkeypatch.setattr(reconciled, "_PODS_IN_CALL", 4)
+    monkeypatch.setattr(reconciled_pods, "_PODS_IN_CALL", 4)
     for number in range(4):
         kubernetes.register(f"host-{number}")
     # By name, the pods of each node are among those of all others.

@@ -7,9 +7,10 @@ from flask import Flask, Response
 
 from placement.app import create_application
 from placement.common.probes import OPEN_PATHS
-from placement.http import context
+from placement.http.registry import registry_of
+from placement.http.strategies.authentication import Authentication
 from placement.http.worker.lanes import Lanes, WorkerLimits
-from placement.web.pages import SIGN_IN, SIGN_OUT
+from placement.web.signing_in import SIGN_IN, SIGN_OUT
 from tests.client import Client
 from tests.conftest import compatible
 
@@ -17,10 +18,8 @@ from tests.conftest import compatible
 @pytest.fixture
 def served(embedded_application: Flask) -> Client:
     """Requests without a token to a service that answers one request of a caller at a time, with /open."""
-    made = create_application(
-        embedded_application.extensions["placement_use_cases"], compatible(max_requests_per_caller=1)
-    )
-    made.extensions[context.OPEN_PATHS] |= {"/open"}
+    made = create_application(registry_of(embedded_application), compatible(max_requests_per_caller=1))
+    registry_of(made)[Authentication].open_paths |= {"/open"}
     for path in ("/open", "/closed"):
         made.add_url_rule(path, endpoint=path, view_func=lambda: Response(iter([b"x", b"x"])))
     return Client(made.test_client(), token=None)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from placement.server import manage, settings, status
+from placement.server import configuration_files, manage, settings, status
 from placement.server.options import GROUPS
 from tests.patience import eventually
 from tests.probes import probed
@@ -161,7 +161,7 @@ def test_every_option_is_documented():
 def test_options_come_from_the_environment_and_the_directory_it_names(monkeypatch, tmp_path: Path):
     assert settings.load().api.auth_strategy == "keystone"
     (tmp_path / "placement.conf").write_text("[placement]\nmax_allocation_candidates = 9\n")
-    monkeypatch.setenv(settings.DIRECTORY_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(configuration_files.DIRECTORY_VARIABLE, str(tmp_path))
     assert settings.load().placement.max_allocation_candidates == 9
     monkeypatch.setenv("OS_PLACEMENT__MAX_ALLOCATION_CANDIDATES", "7")
     monkeypatch.setenv("OS_PLACEMENT__RANDOMIZE_ALLOCATION_CANDIDATES", "true")

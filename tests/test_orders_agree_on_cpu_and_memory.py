@@ -8,6 +8,7 @@ import pytest
 
 from placement.allocations.candidates import SearchSettings
 from placement.allocations.orders import order_of
+from placement.engine.domain.errors import parameter
 from tests.client import Client
 from tests.conftest import application_at
 from tests.kubernetes import CLUSTER, add_nodes, pod_manifest
@@ -79,7 +80,7 @@ def found(answer: Any, nodes: dict[str, str]) -> dict[str, dict[str, Any]]:
 
 def expected(given: Any, node: str, request: dict[str, int]) -> tuple[int, dict[str, Any]]:
     """The score and its parts, of a strategy written with the classes that pods consume."""
-    order = order_of(given, "order_by")
+    order = order_of(given, parameter("order_by"))
     assert order is not None
     names = {"VCPU": CPU, "MEMORY_MB": MEMORY, FOO: FOO}
     (strategy,) = order.with_names(names.__getitem__, stored=True).strategies
@@ -111,7 +112,7 @@ def test_every_order_scores_nodes_by_what_pods_consume(api, nodes, given, profil
 def test_the_order_of_the_service_scores_nodes_by_what_pods_consume(
     connection_url: str, nodes: dict[str, str]
 ):
-    settings = SearchSettings(order=order_of("pack", "[scoring] order_by"))
+    settings = SearchSettings(order=order_of("pack", parameter("[scoring] order_by")))
     with application_at(connection_url, settings) as application:
         ordered, request = Client(application.test_client()), {CPU: 2000, MEMORY: 256, FOO: 2}
         assert_by_nodes(search(ordered, POD, cluster="edge"), nodes, "pack", request)

@@ -24,12 +24,15 @@ from prometheus_client import REGISTRY
 from werkzeug.formparser import FormDataParser
 from werkzeug.test import TestResponse
 
+from placement import sessions
+from placement.common.clock import utcnow
 from placement.http.credentials import SECURE_SESSION_COOKIE, SESSION_COOKIE
+from placement.http.registry import registry_of
+from placement.sessions import MOST_OF_A_USER, Sessions
 from placement.storage import database as storage
-from placement.storage import sessions, tables
-from placement.storage.clock import utcnow
-from placement.storage.sessions import MOST_OF_A_USER, Sessions
-from placement.web import search, session
+from placement.storage import tables
+from placement.storage.database import Database
+from placement.web import passwords, search
 from tests.client import Client
 from tests.conftest import application_on, compatible
 from tests.identity_service import IdentityService, project_token
@@ -174,7 +177,7 @@ def test_a_session_that_began_while_the_clock_was_ahead_ends_when_it_is_right(
         ahead.setattr(storage, "utcnow", lambda: utcnow() + datetime.timedelta(days=400))
         sign_in(visitor, ADMIN)
     assert visitor.get("/ui/").status_code == 303
-    database = visitor.application.extensions["placement_use_cases"].database
+    database = registry_of(visitor.application)[Database]
     sign_in(visitor, ADMIN)
     with database.read() as connection:
         assert len(connection.execute(sa.select(tables.sessions)).all()) == 1
@@ -218,7 +221,7 @@ def test_sessions_of_a_user_are_bounded_and_the_latest_stay(guarded: FlaskClient
 
 
 def test_the_database_has_nothing_that_tells_of_a_token(admin: FlaskClient):
-    database = admin.application.extensions["placement_use_cases"].database
+    database = registry_of(admin.application)[Database]
     with database.read() as connection:
         rows = connection.execute(sa.select(tables.sessions)).all()
     assert rows
@@ -329,7 +332,7 @@ def test_a_form_of_another_cluster_is_refused(visitor: FlaskClient):
 
 def test_what_a_role_may_not_see_is_neither_shown_nor_given(visitor: FlaskClient):
     sign_in(visitor, NOBODY)
-    for path in ("", "map", "map/data", "consumers", "changes", "refusals", "search?q=a"):
+    for path in ("", "map", "map/data", "consumers", "orphans", "changes", "refusals", "search?q=a"):
         answer = visitor.get(f"/ui/{path}")
         assert answer.status_code == 403, path
         assert "Policy does not allow" in answer.text
@@ -405,7 +408,7 @@ def test_bad_input_is_a_page_that_says_what_to_do(admin: FlaskClient):
         ("/ui/nodes/edge/gone", 404, "No node gone found in cluster edge"),
         ("/ui/map/host/99", 404, "This host is gone"),
         (f"/ui/consumers/{gone}", 404, "holds nothing"),
-        ("/ui/consumers/x", 404, "is no uuid"),
+        ("/ui/consumers/x", 404, "is not a UUID"),
         ("/ui/pods/edge/default/gone", 404, "gone"),
         ("/ui/no/such/page", 404, "There is no page /ui/no/such/page"),
         ("/ui/why?kind=pod&cluster=edge&pod=%7B%7B", 400, "Malformed YAML"),
@@ -484,7 +487,7 @@ def test_what_was_typed_is_still_there_beside_what_is_wrong(
 def test_no_odd_address_makes_a_page_fail(admin: FlaskClient):
     # The same numbers each time: a failure must be found again.
     dice = random.Random(20)
-    named = "map map/data map/hosts hosts why room moves consumers pods changes refusals search"
+    named = "map map/data map/hosts hosts why room moves consumers pods orphans changes refusals search"
     pages = ["", *named.split()]
     pages += [f"{page}?kind=flavor&vcpus=1" for page in ("room", "why")]
     pages += [f"{page}?kind=query&query=resources%3DVCPU:1" for page in ("room", "why")]
@@ -534,8 +537,8 @@ def test_lists_are_given_as_json_and_as_csv(admin: FlaskClient, api: Client):
     table = admin.get("/ui/hosts?by=use&class=VCPU&format=csv")
     assert table.mimetype == "text/csv"
     # A spreadsheet would take it for a formula.
-    row = f"'=cmd(),{provider},neither,0,6,0,neither"
-    assert table.text.splitlines() == ["name,uuid,group,part,whole,percent,group_name", row]
+    row = f"'=cmd(),{provider},neither,0,6,0,neither,open"
+    assert table.text.splitlines() == ["name,uuid,group,part,whole,percent,group_name,state", row]
     listed = admin.get("/ui/hosts?by=use&class=VCPU&format=json").json
     (host,) = listed["hosts"]
     assert listed["count"] == 1
@@ -638,7 +641,7 @@ def test_few_sign_ins_wait_for_keystone(
     with_keystone: tuple[IdentityService, Flask], monkeypatch: pytest.MonkeyPatch
 ):
     identity, application = with_keystone
-    monkeypatch.setattr(session, "ANSWER_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(passwords, "ANSWER_SECONDS", PATIENCE_SECONDS)
 
     def attempt(_: int) -> TestResponse:
         return sign_in(application.test_client(), "", user="ann", project="platform", password="secret")

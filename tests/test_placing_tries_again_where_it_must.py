@@ -12,15 +12,16 @@ import sqlalchemy as sa
 from flask import Flask
 
 from placement.engine.domain.errors import NotFound
-from placement.pods import gangs
-from placement.pods.cache import ClusterSnapshot
-from placement.pods.reading import PodDocument
-from placement.pods.scheduler import PodScheduler
-from placement.pods.service import Precondition
-from placement.pods.writer import PodWriter
+from placement.http.registry import registry_of
+from placement.pods.decide.reading import PodDocument
+from placement.pods.services.pods import Pods, Precondition
+from placement.pods.services.scheduler import PodScheduler
+from placement.pods.store.cache import ClusterCache, ClusterSnapshot
+from placement.pods.store.writer import PodWriter
 from placement.providers.statements import providers
 from placement.storage import tables
 from placement.storage.database import Database
+from tests import clocks
 from tests.client import Client, code, detail
 from tests.kubernetes import CLUSTER, cluster_of, node_manifests, pod_manifest
 from tests.pod_invariants import check, nothing_is_held
@@ -63,7 +64,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, what: Callable[[], object]) -> No
 
 def after_the_look(monkeypatch: pytest.MonkeyPatch, what: Callable[[], object]) -> None:
     """Let others do something once, after it was looked which pods of that name or uid are known."""
-    real, once = PodScheduler.known, iter([what])
+    real, once = PodScheduler.known_pods, iter([what])
 
     def known(self: PodScheduler, *arguments: Any) -> Any:
         found = real(self, *arguments)
@@ -71,7 +72,7 @@ def after_the_look(monkeypatch: pytest.MonkeyPatch, what: Callable[[], object]) 
             each()
         return found
 
-    monkeypatch.setattr(PodScheduler, "known", known)
+    monkeypatch.setattr(PodScheduler, "known_pods", known)
 
 
 def test_a_change_elsewhere_does_not_speak_against_the_node(
@@ -79,8 +80,8 @@ def test_a_change_elsewhere_does_not_speak_against_the_node(
 ):
     """A pod moves from n1 to n2, and n1 changes while that is decided."""
     assert cluster.put(f"{PODS}/web", on("n1", uid=UID)).json["node"] == "n1"
-    use_cases = application.extensions["placement_use_cases"]
-    look = use_cases.cluster_cache.snapshot
+    registry = registry_of(application)
+    look = registry[ClusterCache].snapshot
     looks = []
 
     def view(name: str) -> ClusterSnapshot:
@@ -88,10 +89,10 @@ def test_a_change_elsewhere_does_not_speak_against_the_node(
         looks.append(seen)
         if len(looks) == 1:
             noise = pod_manifest(cpu="1", qos="LS", node="n1")
-            use_cases.pods.place("edge", PodDocument.named("edge", "default", "noise", noise))
+            registry[Pods].place("edge", PodDocument.named("edge", "default", "noise", noise))
         return seen
 
-    monkeypatch.setattr(use_cases.cluster_cache, "snapshot", view)
+    monkeypatch.setattr(registry[ClusterCache], "snapshot", view)
     answer = cluster.put(f"{PODS}/web", on("n2", uid=OTHER_UID))
     assert (answer.status_code, answer.json["node"]) == (200, "n2"), answer.text
     assert len(looks) > 2
@@ -144,7 +145,7 @@ def test_what_is_refused_leaves_nothing_behind(cluster: Client, database: Databa
 
 def test_a_pod_is_released_by_its_own_uid_only(cluster: Client, application: Flask):
     pod = cluster.put(f"{PODS}/web", pod_manifest(uid=UID)).json
-    pods = application.extensions["placement_use_cases"].pods
+    pods = registry_of(application)[Pods]
     with pytest.raises(NotFound):
         pods.delete("edge", "default", "web", Precondition(OTHER_UID))
     assert cluster.get(f"{PODS}/web").json == pod
@@ -259,8 +260,7 @@ def test_what_has_expired_is_released_though_its_node_changes_meanwhile(
     assert cluster.put(f"{PODS}/noise", pod_manifest("1", qos="LS", node="n1")).status_code == 201
     body = reservation("kept", template=pod_manifest("14", nodeName="n1"))
     assert cluster.put(f"{CLUSTER}/reservations/kept", body).status_code == 201
-    now = gangs.agreed_now
-    monkeypatch.setattr(gangs, "agreed_now", lambda: now() + datetime.timedelta(hours=25))
+    clocks.agreed(monkeypatch, datetime.timedelta(hours=25))
     real = PodScheduler._release
     once = iter([lambda: cluster.delete(f"{PODS}/noise")])
 

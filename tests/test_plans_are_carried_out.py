@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from placement.client.client import Client, ServiceError
-from placement.client.commands.plan import MADE, MADE_BEFORE, make_moves
+from placement.client.making_moves import MADE, MADE_BEFORE, make_moves
 from placement.engine.domain.errors import PlacementError
 from tests.commands import run
 from tests.patience import PATIENCE_SECONDS, eventually
@@ -153,8 +153,8 @@ def test_no_further_than_a_generation_that_changed(client, plan):
     with pytest.raises(PlacementError) as refused:
         made(client, plan)
     assert str(refused.value) == (
-        f"move 3 of {GUESTS}, {changed['consumer']}: has generation 2 by now, the plan knows 1. "
-        "The 2 before it are made, nothing else is."
+        f"move 3 of {GUESTS}, {changed['consumer']}: has generation 2 now, and 1 in the plan. "
+        "The moves before it were made, and no others."
     )
     assert moved(client, plan) == 2
 

@@ -186,7 +186,7 @@ def test_a_place_has_to_be_a_candidate_still(api):
     moves = [move for move in plan["moves"] if move["consumer"] == consumer]
     assert state_of(api, moves) == [("possible", "")]
     api.carry(moves[0]["to_host"])
-    assert state_of(api, moves) == [("impossible", "is no candidate of its request there any more")]
+    assert state_of(api, moves) == [("impossible", "is no longer a candidate of its request there")]
 
 
 def test_moves_out_of_a_cluster_are_impossible(api):
@@ -203,12 +203,16 @@ def test_moves_out_of_a_cluster_are_impossible(api):
     assert state_of(api, [move], cluster="edge") == [("impossible", f"host {outside} does not take part")]
 
 
-def test_time_that_is_up_is_told(api, free_to_go):
-    answer = api.post(PLANS, {"goal": {"free": 1}, "limits": {"seconds": 0}})
-    assert (answer.status_code, detail(answer)) == (
-        503,
-        "The time was up before there was a plan, so planning was ended.",
-    )
+@pytest.mark.parametrize("goal", [{"free": 1}, {"empty": ["a"]}, {"fit": WHOLE}])
+def test_time_that_is_up_is_told_by_the_plan(api, free_to_go, goal):
+    plan = planned(api, goal, limits={"seconds": 0})
+    assert (plan["reached"], plan["complete"], plan["moves"]) == (False, False, [])
+    assert plan["why"] == "time ran out before all plans were tried"
+
+
+def test_stranded_amounts_are_counted_whatever_time_the_search_has(api, free_to_go):
+    plan = planned(api, {"defragment": WHOLE}, limits={"seconds": 0})
+    assert (plan["complete"], plan["stranded"]) == (False, {"VCPU": {"before": 12, "after": 12}})
 
 
 def test_only_hosts_of_a_cluster_take_part(api):
@@ -233,7 +237,7 @@ def test_a_host_is_not_empty_while_somebody_holds_some_of_it(api):
     api.carry(api.provider("pool", DISK_GB=100), "MISC_SHARES_VIA_AGGREGATE")
     answer = api.post(PLANS, {"goal": {"empty": ["pool"]}})
     assert answer.status_code == 400
-    assert detail(answer) == "goal.empty[0]: 'pool' shares what it has with hosts; it is none"
+    assert detail(answer) == "goal.empty[0]: 'pool' is a shared pool, not a host"
 
 
 @pytest.mark.parametrize(
@@ -242,9 +246,9 @@ def test_a_host_is_not_empty_while_somebody_holds_some_of_it(api):
         (
             {"rules": [{"kind": "at_most", "count": 1, "per": "host"}]},
             {},
-            "was claimed with rules between consumers, which are not kept",
+            "was claimed with rules between consumers, which are not stored",
         ),
-        ({}, {"group": "web"}, "is in a group, about which others may have rules"),
+        ({}, {"group": "web"}, "is in a group that other consumers may have rules about"),
     ],
 )
 def test_who_was_claimed_with_others_stays(api, of_claim, of_member, why):

@@ -128,7 +128,7 @@ def test_worlds_that_are_not_for_pods_name_the_field(api, imagined):
         ([("n1", 1), ("n3", 1)], "world.more[1].like: there is no node 'n3' in cluster imagined"),
         ([("elsewhere/n9", 1)], "world.more[0].like: there is no node"),
         ([("n1", 0)], "world.more[0].count: 0 is less than the minimum of 1"),
-        ([("n1", 6000)] * 2, "world.more[1].count: at most 10000 nodes are imagined"),
+        ([("n1", 6000)] * 2, "world.more[1].count: at most 10000 nodes are allowed"),
         (inventories, "world.inventories: is not for pods"),
     ):
         if isinstance(world, list):

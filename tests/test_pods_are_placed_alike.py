@@ -11,12 +11,13 @@ import pytest
 import sqlalchemy as sa
 
 from placement.app import build
+from placement.common.clock import utcnow
 from placement.engine.domain import request_scope
-from placement.pods import statements
-from placement.pods.statements import PodInsert
+from placement.http.registry import registry_of
+from placement.pods.store import statements
+from placement.pods.store.cache import ClusterCache
 from placement.storage import tables
 from placement.storage.backends.backend import Stamped
-from placement.storage.clock import utcnow
 from placement.storage.database import Database
 from placement.storage.failures import TryAgain
 from tests.client import Client
@@ -28,6 +29,8 @@ from tests.server import database_url
 CLUSTER = "/ext/v1/clusters/edge"
 PODS = f"{CLUSTER}/pods/default"
 UID = "6a1f0c52-7a3c-4c56-9d6b-0a8b2f1e5d{:02}"
+Arrival = dict[str, Any]
+"""The values of a pod that is placed at once, by the names of the arguments."""
 OUTSIDE = ("id", "created_at", "updated_at", "revision", "usage_revision", "content_revision", "uuid")
 
 
@@ -38,11 +41,11 @@ class Service:
         self.database = Database(url)
         self.application = build(self.database, compatible())
         self.api = Client(self.application.test_client())
-        self.sent: list[tuple[PodInsert, bool]] = []
+        self.sent: list[tuple[Arrival, bool]] = []
         place, self._at_once = statements.place_at_once, at_once
 
-        def noted(database: Database, arrival: PodInsert, now: Any) -> Stamped | None:
-            written = place(database, arrival, now) if at_once else None
+        def noted(database: Database, now: Any, **arrival: Any) -> Stamped | None:
+            written = place(database, now, **arrival) if at_once else None
             self.sent.append((arrival, written is not None))
             return written
 
@@ -59,7 +62,7 @@ class Service:
             patch.setattr(statements, "place_at_once", self.place)
             status = self.api.put(f"{PODS}/{name}", pod_manifest(**given)).status_code
         fresh = check(self.database, "edge")
-        check_image(fresh, self.application.extensions["placement_use_cases"].cluster_cache, "edge")
+        check_image(fresh, registry_of(self.application)[ClusterCache], "edge")
         return int(status)
 
     def rows(self, table: sa.Table) -> list[dict[str, Any]]:
@@ -144,34 +147,34 @@ def test_what_others_wrote_meanwhile_is_not_forgotten(
     assert service.put("p1", uid=UID.format(1), qos="LSR", cpu="2") == 201
     place = service.place
 
-    def meanwhile(*arguments: Any) -> Stamped | None:
+    def meanwhile(*arguments: Any, **arrival: Any) -> Stamped | None:
         held = {second if moved else first: {"CUSTOM_CPU_MILLI": 7}}
         generation = service.api.get(f"/allocations/{FOREIGN}").json["consumer_generation"]
         answer = service.api.put(f"/allocations/{FOREIGN}", Client.allocations(held, generation))
         assert answer.status_code == 204, answer.text
-        return place(*arguments)
+        return place(*arguments, **arrival)
 
     monkeypatch.setattr(service, "place", meanwhile)
     service.put("p2", uid=UID.format(2), qos="LSR", cpu="10" if moved else "2")
     assert [done for _, done in service.sent] == [True, True]
 
 
-def changes_of(first: PodInsert, second: PodInsert) -> dict[str, dict[str, Any]]:
+def changes_of(first: Arrival, second: Arrival) -> dict[str, dict[str, Any]]:
     """What would be another of the second pod, which comes after the first, with one thing that cannot be."""
-    values, consumer, amounts = second.values, second.consumer, second.amounts
+    values, consumer, amounts = second["values"], second["consumer"], second["amounts"]
     return {
         "nothing": {},
-        "a pod of that name": {"values": values._replace(name=first.values.name)},
-        "a pod of that uid": {"values": values._replace(uid=first.values.uid)},
-        "a consumer of that uuid": {"consumer": first.consumer},
-        "another stamp": {"host_revision": second.host_revision - 1},
-        "another use": {"used_below": second.used_below - 1},
-        "a CPU that is somebody's": {"levels": first.levels},
+        "a pod of that name": {"values": values._replace(name=first["values"].name)},
+        "a pod of that uid": {"values": values._replace(uid=first["values"].uid)},
+        "a consumer of that uuid": {"consumer": first["consumer"]},
+        "another stamp": {"host_revision": second["host_revision"] - 1},
+        "another use": {"used_in_tree": second["used_in_tree"] - 1},
+        "a CPU that is somebody's": {"levels": first["levels"]},
         "no such project": {"consumer": consumer._replace(project="nobody")},
         "a provider that is gone": {
-            "amounts": [amounts[0]._replace(provider_uuid=UID.format(8)), *amounts[1:]]
+            "amounts": [replace(amounts[0], provider_uuid=UID.format(8)), *amounts[1:]]
         },
-        "too much": {"amounts": [each._replace(amount=10**9) for each in amounts]},
+        "too much": {"amounts": [replace(each, amount=10**9) for each in amounts]},
     }
 
 
@@ -182,13 +185,36 @@ def test_what_cannot_be_is_not_done_at_all(services: tuple[Service, Service]):
     before = {table.name: service.rows(table) for table in tables.metadata.sorted_tables}
     # What can be comes last.
     for what in reversed(changes):
-        written = statements.place_at_once(service.database, replace(second, **changes[what]), utcnow())
+        written = statements.place_at_once(service.database, utcnow(), **{**second, **changes[what]})
         assert (written is not None) == (what == "nothing"), what
         after = {table.name: service.rows(table) for table in tables.metadata.sorted_tables}
         assert (after == before) == (what != "nothing"), what
 
 
-def to_come(services: tuple[Service, Service]) -> PodInsert:
+def test_the_log_of_the_database_has_why_a_pod_was_refused(services: tuple[Service, Service]):
+    service, second = services[0], to_come(services)
+    (first, _) = service.sent[-1]
+    changes, logged = changes_of(first, second), list[str]()
+    sa.event.listen(
+        service.database.engine, "handle_error", lambda error: logged.append(str(error.original_exception))
+    )
+    taken = "its name, its uid or a CPU of its own is taken"
+    reasons = {
+        "a pod of that name": taken,
+        "a pod of that uid": taken,
+        "a CPU that is somebody's": taken,
+        "a consumer of that uuid": "its consumer exists, or a name of it does not",
+        "no such project": "its consumer exists, or a name of it does not",
+        "another stamp": "its node or its cluster has changed",
+        "another use": "its node or its cluster has changed",
+        "too much": "0 of ",
+    }
+    for what, reason in reasons.items():
+        assert statements.place_at_once(service.database, utcnow(), **{**second, **changes[what]}) is None
+        assert f'"pod refused: {reason}' in logged[-1], what
+
+
+def to_come(services: tuple[Service, Service]) -> Arrival:
     """A second pod, as it could be written by the first service, which has only one yet."""
     service, ahead = services
     for each in services:
@@ -198,8 +224,8 @@ def to_come(services: tuple[Service, Service]) -> PodInsert:
     arrival, _ = ahead.sent[-1]
     with service.database.read() as connection:
         revision = sa.cast(tables.providers.c.revision, sa.Text)
-        stamp = connection.execute(sa.select(revision).where(tables.providers.c.id == arrival.host_id))
-        return replace(arrival, host_revision=int(stamp.scalar_one()))
+        stamp = connection.execute(sa.select(revision).where(tables.providers.c.id == arrival["host_id"]))
+        return {**arrival, "host_revision": int(stamp.scalar_one())}
 
 
 def test_who_has_little_time_left_has_a_pod_written_in_one_round_trip_too(services: tuple[Service, Service]):
@@ -207,8 +233,8 @@ def test_who_has_little_time_left_has_a_pod_written_in_one_round_trip_too(servic
     sent: list[str] = []
     sa.event.listen(service.database.engine, "before_cursor_execute", lambda *given: sent.append(given[2]))
     with request_scope.within(10):
-        assert statements.place_at_once(service.database, arrival, utcnow()) is not None
-    (statement,) = (each for each in sent if "EXECUTE placement_pod_arrival" in each)
+        assert statements.place_at_once(service.database, utcnow(), **arrival) is not None
+    (statement,) = (each for each in sent if "EXECUTE placement_place_at_once" in each)
     assert "SET LOCAL lock_timeout" in statement
     # The next one on this connection is bound as usual.
     with service.database.read() as connection:
@@ -221,4 +247,4 @@ def test_who_has_little_time_left_waits_no_longer_for_others(services: tuple[Ser
         other.execute(sa.select(tables.providers.c.id).with_for_update())
         # Were it this process that gives up, nobody would know whether the pod is written.
         with request_scope.within(0.5), pytest.raises(TryAgain):
-            statements.place_at_once(service.database, arrival, utcnow())
+            statements.place_at_once(service.database, utcnow(), **arrival)

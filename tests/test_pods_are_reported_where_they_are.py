@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement.pods.scheduler import PodScheduler
+from placement.http.registry import registry_of
+from placement.pods.services.scheduler import PodScheduler
+from placement.pods.store.cache import ClusterCache
 from placement.storage import tables
 from placement.storage.database import Database
 from tests import pod_invariants
@@ -92,7 +94,7 @@ def test_pods_that_are_reported_where_they_are_become_what_they_become_one_by_on
     waiting = cluster.get(f"{CLUSTER}/pods?scheduled=true").json["pods"]
     assert [pod["name"] for pod in waiting] == ["p2"]
     fresh = pod_invariants.check(database, "edge")
-    cache = cluster.http.application.extensions["placement_use_cases"].cluster_cache
+    cache = registry_of(cluster.http.application)[ClusterCache]
     pod_invariants.check_image(fresh, cache, "edge")
 
 

@@ -112,7 +112,9 @@ def test_a_kubernetes_under_a_second_name_is_suspected(cluster):
     assert cluster.put(f"{second}/nodes/n1", node_manifests("n1")).status_code == 201
     refused = cluster.put(f"{second}/pods/default/web", pod_manifest(uid=uid))
     assert refused.status_code == 409
-    assert detail(refused).endswith("is no pod of this cluster; is this Kubernetes recorded under two names?")
+    assert detail(refused).endswith(
+        "is not a pod of this cluster; is this Kubernetes recorded under two names?"
+    )
 
 
 def test_what_a_pod_holds_changes_with_the_pod_only(cluster):

@@ -5,6 +5,7 @@ Source: placement-api.md, "Authorisation", "Policy rules".
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 import yaml
 
 from placement.http.gate import guarded_by
-from placement.http.rules import list_rules
+from placement.http.rules import READER, list_rules
 from placement.samples import samples
 from placement.storage.database import Database
 from tests.client import Client, detail
@@ -35,7 +36,7 @@ def service(database: Database, directory: Path, **options: Any) -> Iterator[Cli
 
 def test_every_route_has_a_rule_and_every_rule_a_route():
     documented = {rule.name for rule in list_rules() if rule.name.startswith("placement:")}
-    assert documented == guarded_by()
+    assert documented - {READER} == guarded_by()
 
 
 def test_rules_have_the_names_of_the_field():
@@ -51,6 +52,58 @@ def test_rules_have_the_names_of_the_field():
         "placement:reshaper:reshape",
         "placement:usages",
     } <= names
+
+
+_READ = [
+    *("/resource_providers", "/traits", "/resource_classes", "/usages?project_id=other"),
+    *("/allocation_candidates?resources=VCPU:1", f"/allocations/{uuid.UUID(int=1)}"),
+    *("/ext/v1/status", "/ext/v1/hosts", "/ext/v1/aggregates", "/ext/v1/allocations", "/ext/v1/clusters"),
+    *("/ext/v1/audit", "/ext/v1/events", "/ext/v1/capacity?resources=VCPU:1"),
+    *("/ui/", "/ui/map", "/ui/hosts", "/ui/consumers", "/ui/pods", "/ui/changes", "/ui/refusals"),
+    *("/ui/why?query=resources%3DVCPU:1", "/ui/room?kind=flavor&vcpus=1&ram=0", "/ui/moves?goal=free&free=1"),
+]
+
+
+def test_the_role_reader_may_read_everything_where_one_rule_says_so(
+    embedded_database: Database, tmp_path: Path
+):
+    (tmp_path / "policy.yaml").write_text(f'"{READER}": "role:reader"\n')
+    with service(embedded_database, tmp_path) as api:
+        host = api.provider("host", VCPU=8)
+        reader = api.as_("anna", X_Roles="reader")
+        for path in _READ:
+            assert reader.get(path).status_code == 200, path
+        search = {"groups": {"": {"resources": {"VCPU": 1}}}}
+        assert reader.post("/ext/v1/allocation_candidates", search).status_code == 200
+        flavor = {"flavor": {"vcpus": 1, "memory_mb": 0}}
+        assert reader.post("/ext/v1/flavors/candidates", flavor).status_code == 200
+        for method, path in (
+            ("PUT", "/traits/CUSTOM_X"),
+            ("DELETE", f"/resource_providers/{host}"),
+            ("POST", "/ext/v1/claims"),
+            ("PUT", "/ext/v1/clusters/edge"),
+            ("POST", "/reshaper"),
+            ("PUT", f"/allocations/{uuid.UUID(int=1)}"),
+        ):
+            assert reader.call(method, path, {}).status_code == 403, path
+        assert "Release" not in reader.get("/ui/why?query=resources%3DVCPU:1").text
+        assert api.as_("otto", X_Roles="member").get("/ext/v1/hosts").status_code == 403
+
+
+def test_a_reader_reads_nothing_more_by_default(embedded_database: Database, tmp_path: Path):
+    with service(embedded_database, tmp_path) as api:
+        reader = api.as_("anna", X_Roles="reader", X_Project_Id="own")
+        for path in _READ:
+            assert reader.get(path).status_code == 403, path
+
+
+def test_a_rule_of_the_operator_binds_readers_too(embedded_database: Database, tmp_path: Path):
+    (tmp_path / "policy.yaml").write_text(
+        f'"{READER}": "role:reader"\n"placement:audit:list": "role:audit"\n'
+    )
+    with service(embedded_database, tmp_path) as api:
+        assert api.as_("anna", X_Roles="reader").get("/ext/v1/audit").status_code == 403
+        assert api.as_("anna", X_Roles="reader").get("/ext/v1/hosts").status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,11 @@ import pytest
 
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import PlacementError
-from placement.pods.preemption import ENOUGH_NODES, Victims
+from placement.http.registry import Registry, registry_of
+from placement.pods.services.extender import Extender
+from placement.pods.services.preemption import ENOUGH_NODES, Victims
 from placement.server.binders import KubeconfigBinders
 from placement.storage.database import Database
-from placement.use_cases import UseCases
 from tests.api_server import ApiServer, write_kubeconfig
 from tests.client import Client
 from tests.conftest import application_of
@@ -28,46 +29,46 @@ URGENT = pod_manifest("32", uid="uid-urgent", phase="Pending")
 
 
 @pytest.fixture
-def use_cases(
+def registry(
     database: Database, api_server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[UseCases]:
+) -> Iterator[Registry]:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", ("edge", api_server.url))
     with application_of(database, binders=KubeconfigBinders(str(kubeconfig))) as application:
         cluster_of(Client(application.test_client()), "host-0", "host-1", "host-2")
-        yield application.extensions["placement_use_cases"]
+        yield registry_of(application)
     request_scope.set_deadline(math.inf)
     request_scope.watch_caller(None)
 
 
-def preempt(use_cases: UseCases, nodes: int = 3) -> dict[str, Victims]:
+def preempt(registry: Registry, nodes: int = 3) -> dict[str, Victims]:
     proposed = {f"host-{number}": Victims([]) for number in range(nodes)}
-    return use_cases.extender.preempt("edge", URGENT, proposed)
+    return registry[Extender].preempt("edge", URGENT, proposed)
 
 
-def test_an_api_server_that_fails_is_not_asked_for_the_next_node(use_cases, api_server):
+def test_an_api_server_that_fails_is_not_asked_for_the_next_node(registry, api_server):
     api_server.fail_next(PODS[1], 503)
-    assert preempt(use_cases) == {}
+    assert preempt(registry) == {}
     assert api_server.calls[PODS] == 1
     # The next call tries again.
-    assert preempt(use_cases) == {}
+    assert preempt(registry) == {}
     assert api_server.calls[PODS] == 1 + 3
 
 
-def test_no_more_nodes_are_asked_about_than_are_enough(use_cases, api_server):
-    assert preempt(use_cases, ENOUGH_NODES + 20) == {}
+def test_no_more_nodes_are_asked_about_than_are_enough(registry, api_server):
+    assert preempt(registry, ENOUGH_NODES + 20) == {}
     assert api_server.calls[PODS] == ENOUGH_NODES
 
 
-def test_nothing_is_asked_when_time_is_up(use_cases, api_server, tmp_path):
+def test_nothing_is_asked_when_time_is_up(registry, api_server, tmp_path):
     request_scope.set_deadline(time.monotonic())
     with pytest.raises(PlacementError, match="time is up"):
         KubeconfigBinders(str(tmp_path / "kubeconfig")).of("edge").pod("default", "web-0")
     assert not api_server.calls
 
 
-def test_nobody_is_looked_for_when_the_scheduler_is_gone(use_cases, api_server):
+def test_nobody_is_looked_for_when_the_scheduler_is_gone(registry, api_server):
     request_scope.watch_caller(lambda: True)
-    assert preempt(use_cases) == {}
+    assert preempt(registry) == {}
     assert api_server.calls[PODS] == 0

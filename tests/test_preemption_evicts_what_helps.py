@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 import pytest
 
 from placement.common.extender_protocol import PREEMPT, failure
 from placement.metrics.catalog import REQUESTS
+from tests import clocks
 from tests.client import Client
 from tests.kubernetes import (
     CLUSTER,
@@ -19,6 +21,7 @@ from tests.kubernetes import (
     cluster_of,
     pod_manifest,
 )
+from tests.reservations import AFFINITY, ALLOCATED, WEB, reservation
 
 pytestmark = pytest.mark.one_database
 
@@ -53,11 +56,14 @@ def preempt(
     numa: str | None = None,
     violations: int = 0,
     whole: bool = False,
+    reservation: str | None = None,
     **spec: Any,
 ) -> dict[str, list[str]]:
-    """The victims by node."""
+    """The victims by node; `reservation`: the name of the one that the pod must use."""
     pod = pod_manifest(cpu, uid="uid-urgent", priority=_PROD + priority, phase="Pending", **spec)
-    pod["metadata"].update(name="urgent", namespace="default")
+    pod["metadata"].update(name="urgent", namespace="default", labels=WEB)
+    if reservation:
+        pod["metadata"]["annotations"][AFFINITY] = f'{{"name":"{reservation}"}}'
     if numa:
         pod["metadata"]["annotations"][NUMA_SPEC] = f'{{"numaTopologyPolicy":"{numa}"}}'
     nodes = {"n": []} if proposed is None else proposed
@@ -163,6 +169,66 @@ def test_a_host_that_aligns_everybody_is_asked_in_its_own_way(cluster):
     running(cluster, "a", "0-5")
     running(cluster, "b", "8-13", priority=1)
     assert preempt(cluster, "4") == {"n": ["uid-a"]}
+
+
+def reserve(cluster: Client, cpu: str = "4", **spec: Any) -> None:
+    """A reservation for web pods."""
+    answer = cluster.put(f"{CLUSTER}/reservations/kept", reservation("kept", cpu, **spec))
+    assert answer.status_code == 201, answer.text
+
+
+def test_nobody_goes_for_a_pod_that_must_use_a_reservation_that_is_not_there(cluster):
+    full_node(cluster)
+    assert preempt(cluster, reservation="kept") == {}
+    add_nodes(cluster, "idle")
+    reserve(cluster)
+    proposed: dict[str, list[str]] = {"n": [], "idle": []}
+    assert preempt(cluster, "8", proposed, reservation="kept") == {}
+    assert preempt(cluster, proposed=proposed, reservation="another") == {}
+
+
+def test_pods_that_use_a_reservation_go_for_one_that_must_use_it(cluster):
+    add_nodes(cluster, "n")
+    reserve(cluster, allocateOnce=False, allocatePolicy="Restricted")
+    user = pod_manifest("4", uid="uid-user", priority=_PROD, labels=WEB)
+    answer = cluster.put(f"{CLUSTER}/pods/default/user", user)
+    assert (answer.status_code, ALLOCATED in answer.json["annotations"]) == (201, True), answer.text
+    other = running(cluster, "other", "8-11")
+    assert preempt(cluster, reservation="kept", proposed={"n": [other]}) == {"n": ["uid-user"]}
+
+
+def test_nobody_goes_where_a_reservation_has_room_for_the_pod(cluster):
+    add_nodes(cluster, "n")
+    reserve(cluster)
+    for n in (1, 2, 3):
+        running(cluster, f"pod-{n}", f"{4 * n}-{4 * n + 3}")
+    assert preempt(cluster) == {}
+
+
+def test_nobody_goes_for_room_that_an_expired_reservation_held(cluster, monkeypatch):
+    add_nodes(cluster, "n")
+    reserve(cluster, ttl="90m", owners=[{"labelSelector": {"matchLabels": {"app": "other"}}}])
+    for n in (1, 2, 3):
+        running(cluster, f"pod-{n}", f"{4 * n}-{4 * n + 3}")
+    assert len(preempt(cluster)["n"]) == 1
+    clocks.agreed(monkeypatch, datetime.timedelta(minutes=91))
+    assert preempt(cluster) == {}
+
+
+def test_nobody_goes_where_an_important_pod_keeps_the_pod_off(cluster):
+    add_nodes(cluster, "n", labels={"zone": "a"})
+    running(cluster, "low", "0-15")
+    add_nodes(cluster, "near", labels={"zone": "a"})
+    apart = {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"labelSelector": {"matchLabels": WEB}, "topologyKey": "zone"}
+        ]
+    }
+    affinity = {"affinity": {"podAntiAffinity": apart}}
+    assert preempt(cluster, **affinity) == {"n": ["uid-low"]}
+    important = pod_manifest("4", uid="uid-web", node="near", priority=_PROD + 500, labels=WEB)
+    assert cluster.put(f"{CLUSTER}/pods/default/web", important).status_code == 201
+    assert preempt(cluster, **affinity) == {}
 
 
 def counted(status: int) -> float:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from flask import Flask
 
-from placement.pods import statements
+from placement.http.registry import registry_of
+from placement.pods.store import statements
+from placement.pods.store.cache import ClusterCache
 from placement.storage.database import Database
 from tests.client import Client, detail
 from tests.kubernetes import CLUSTER, ROWS, cluster_of, node_manifests, pod_manifest
@@ -69,7 +71,7 @@ def test_what_others_put_below_a_node_is_theirs(cluster: Client):
 
 def test_what_is_used_of_it_is_no_use_of_the_node(cluster: Client, application: Flask, database: Database):
     """The image that was kept in step is what a fresh one is, and no room is taken for what a pod lacks."""
-    cluster_cache = application.extensions["placement_use_cases"].cluster_cache
+    cluster_cache = registry_of(application)[ClusterCache]
     nic = cluster.provider("nic", provider(cluster, "")["uuid"], VGPU=4)
     assert cluster.claim({nic: {"VGPU": 4}}).status_code == 204
     check_image(loaded(database, "edge"), cluster_cache, "edge")

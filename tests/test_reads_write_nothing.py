@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from placement.pods import gangs
+from placement.http.registry import registry_of
+from placement.pods.services.clusters import Clusters
 from placement.storage.database import Database
+from tests import clocks
 from tests.client import Client
 from tests.described_service import KNOWN, TOKEN, described_service
 
@@ -26,8 +28,7 @@ WRITES = ("write", "single_write")
 def test_no_route_writes_for_a_get(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with described_service(tmp_path) as application:
         api = Client(application.test_client(), token=TOKEN)
-        now = gangs.agreed_now
-        monkeypatch.setattr(gangs, "agreed_now", lambda: now() + datetime.timedelta(days=30))
+        clocks.agreed(monkeypatch, datetime.timedelta(days=30))
         routes = [
             path for path, methods in api.get("/openapi.json").json["paths"].items() if "get" in methods
         ]
@@ -56,7 +57,7 @@ def test_no_route_writes_for_a_get(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert len(answered) > len(routes) // 2
         shown = api.get("/ext/v1/clusters/edge/reservations/kept").json
         assert (shown["phase"], shown["remarks"], shown["node"]) == ("Failed", ["expired"], None)
-        host = application.extensions["placement_use_cases"].clusters.nodes("edge")[0][0]
+        host = registry_of(application)[Clusters].nodes("edge")[0][0]
         assert "reservations" not in api.get(f"/ext/v1/clusters/edge/nodes/{host}").json
 
 

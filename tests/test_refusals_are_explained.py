@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from placement.pods.cycle import in_plain_words
+from placement.pods.decide.explanation import in_plain_words
 from tests.api_server import write_kubeconfig
 from tests.commands import run
 from tests.kubernetes import CLUSTER, cluster_of, pod_manifest

@@ -17,7 +17,7 @@ from flask import Flask
 from gunicorn.config import Config
 
 import placement
-from placement.http.middleware import Callers
+from placement.http.caller_limits import Callers
 from placement.http.worker import connection as connections
 from placement.http.worker import event_loop
 from placement.http.worker.connection import Connection

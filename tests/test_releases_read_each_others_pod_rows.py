@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement.app import build
-from placement.pods.rows import FORMAT
+from placement.pods.store.rows import FORMAT
 from placement.storage import schema
 from placement.storage.database import Database
 from tests.client import Client

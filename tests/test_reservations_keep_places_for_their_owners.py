@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from placement.pods import gangs, placing
 from placement.storage.database import Database
 from tests import clocks
 from tests.client import Client
@@ -74,6 +73,28 @@ def test_pods_that_ignore_reservations_may_ask_about_some_nodes(cluster: Client)
     assert (answer.status_code, answer.json["fitting"]) == (200, 1), answer.text
 
 
+def test_a_template_with_an_unknown_node_is_refused_until_the_node_comes(cluster: Client):
+    """The synchronization sends what 409 refuses again."""
+    pinned = pod_manifest("4", nodeName="n2")
+    answer = reserve(cluster, template=pinned, status=409)
+    refusal = "Reservation.spec.template.spec.nodeName: no node 'n2' in cluster edge"
+    assert [each["detail"] for each in answer["errors"]] == [refusal]
+    add_nodes(cluster, "n2")
+    assert reserve(cluster, template=pinned)["node"] == "n2"
+
+
+@pytest.mark.parametrize("pod", [pod_manifest("4"), pod_manifest(None, None, qos=None)])
+def test_no_eviction_helps_a_pod_whose_reservation_is_not_there(cluster: Client, pod: dict[str, Any]):
+    add_nodes(cluster, "n2", spec={"unschedulable": True})
+    pod["metadata"]["annotations"] |= {AFFINITY: '{"name": "kept"}'}
+    preview = cluster.post(f"{CLUSTER}/pods/preview", pod).json
+    assert {each["status"] for each in preview["rejected"]} == {"UnschedulableAndUnresolvable"}
+    explanation = preview["explanation"]
+    assert explanation["first_empty"] == 0
+    assert explanation["stages"][0]["kind"] == "reservation_affinity"
+    assert explanation["nearest"][0]["reasons"] == ["Reservation(s) node(s) no reservations match"]
+
+
 def test_kube_scheduler_hears_first_of_nodes_with_a_reservation(cluster: Client):
     add_nodes(cluster, "n2", "n3")
     node = reserve(cluster, cpu="12")["node"]
@@ -100,7 +121,8 @@ def test_no_cpus_are_asked_for_a_pod_that_requests_nothing(cluster: Client):
     manifest["metadata"]["annotations"] |= texts({AFFINITY: {"name": "kept"}})
     answer = cluster.post(f"{CLUSTER}/pods/preview", {"pod": manifest})
     assert (answer.status_code, answer.json["fitting"]) == (200, 0), answer.text
-    assert [stage["kind"] for stage in answer.json["explanation"]["stages"]] == ["cordon", "taints", "amount"]
+    kinds = [stage["kind"] for stage in answer.json["explanation"]["stages"]]
+    assert kinds == ["reservation_affinity", "cordon", "taints", "amount"]
 
 
 def test_what_nobody_used_is_released_when_the_time_is_over(cluster: Client, monkeypatch):
@@ -109,10 +131,7 @@ def test_what_nobody_used_is_released_when_the_time_is_over(cluster: Client, mon
     assert shown(cluster, "fixed")["expires_at"] == "2100-01-01T00:00:00Z"
     place(cluster, "web", "4", labels=WEB)
     place(cluster, "stranger", "4", expect=409)
-    later = datetime.timedelta(minutes=91)
-    for module in (gangs, placing):
-        now = module.agreed_now
-        monkeypatch.setattr(module, "agreed_now", lambda now=now: now() + later)
+    clocks.agreed(monkeypatch, datetime.timedelta(minutes=91))
     preview = cluster.post(f"{CLUSTER}/pods/preview", pod_manifest("4")).json
     assert preview["fitting"] == 1
     assert [kept["name"] for kept in cluster.get(f"{CLUSTER}/nodes/n1").json["reservations"]] == ["fixed"]
@@ -163,12 +182,19 @@ def test_reservations_are_listed_in_pages_and_by_node_and_forgotten(cluster: Cli
         assert cluster.delete(gone).status_code == 204
 
 
+def test_the_page_of_a_node_names_its_reservations(cluster: Client):
+    reserve(cluster, "kept", template=pod_manifest("4", nodeName="n1"))
+    root = cluster.get(f"{CLUSTER}/nodes/n1").json["tree"]["uuid"]
+    page = cluster.get(f"/ui/hosts/{root}", Accept="text/html")
+    assert page.status_code == 200, page.text
+    assert "<li>kept " in page.text
+
+
 def test_all_that_expired_ends_at_once_and_nothing_else(cluster: Client, monkeypatch):
     add_nodes(cluster, "n2")
     for name in ("a", "b", "c"):
         reserve(cluster, name, cpu="8", ttl="1h" if name < "c" else "0")
-    now = gangs.agreed_now
-    monkeypatch.setattr(gangs, "agreed_now", lambda: now() + datetime.timedelta(hours=2))
+    clocks.agreed(monkeypatch, datetime.timedelta(hours=2))
     listed = cluster.get(f"{CLUSTER}/reservations").json["reservations"]
     assert [(each["phase"], each["remarks"]) for each in listed[:2]] == [("Failed", ["expired"])] * 2
     assert listed[2]["phase"] == "Available"
@@ -205,8 +231,7 @@ def test_a_reservation_that_a_process_of_another_day_makes_lasts_as_long(
             clocks.here(patch, by)
             reserve(cluster, name, cpu="8", ttl="1h")
     place(cluster, "stranger", "4", expect=409)
-    now = gangs.agreed_now
-    monkeypatch.setattr(gangs, "agreed_now", lambda: now() + datetime.timedelta(minutes=61))
+    clocks.agreed(monkeypatch, datetime.timedelta(minutes=61))
     assert [shown(cluster, name)["phase"] for name in ("behind", "ahead")] == ["Failed"] * 2
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from oslo_config import cfg
 
-from placement.http import gate, policy_files
+from placement.http import policy, policy_files
+from placement.http.policy import Policy
 from placement.http.policy_files import BadPolicy
 from placement.storage.database import Database
 from tests.client import Client
@@ -27,7 +28,7 @@ IN_DIRECTORY = '"placement:resource_providers:list": "role:strict"\n'
 def nothing_is_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
     """No start of a service in this process has left its rules."""
     monkeypatch.setattr(policy_files, "prepared", [])
-    monkeypatch.setattr(gate, "_MEMORY_SECONDS", 0.05)
+    monkeypatch.setattr(policy, "_MEMORY_SECONDS", 0.05)
 
 
 @pytest.fixture
@@ -179,15 +180,15 @@ def test_a_file_that_comes_back_counts_again(served: Served):
 def test_a_file_that_still_grows_is_not_read(served: Served, monkeypatch: pytest.MonkeyPatch):
     """It is read once two looks in a row, or a second without a change, find it the same."""
     marks = iter(range(10**6))
-    real = gate.marks_of
+    real = policy.marks_of
     monkeypatch.setattr(
-        gate, "marks_of", lambda settings: {path: (2**62, next(marks), 0, 0) for path in real(settings)}
+        policy, "marks_of", lambda settings: {path: (2**62, next(marks), 0, 0) for path in real(settings)}
     )
     (served.folder / "policy.yaml").write_text(RULES.replace("strict", "service"))
     for _ in range(5):
-        gate._MEMORY_SECONDS = 0
+        policy._MEMORY_SECONDS = 0
         assert served.statuses() == [403] * 3
-    monkeypatch.setattr(gate, "marks_of", real)
+    monkeypatch.setattr(policy, "marks_of", real)
     eventually([200, 200, 403], served.statuses)
 
 
@@ -197,7 +198,7 @@ def test_a_reload_does_not_do_without_the_rules_either(settings: cfg.ConfigOpts,
     (tmp_path / "policy.yaml").write_text("# nothing yet\n")
     with pytest.raises(BadPolicy, match="no rules any more"):
         policy_files.read(settings, may_withdraw=True)
-    assert gate.Policy(settings).known
+    assert Policy(settings).known
 
 
 @pytest.mark.parametrize(
@@ -224,7 +225,7 @@ def test_the_usual_file_may_be_absent(tmp_path: Path):
 def test_the_usual_file_may_not_be_a_link_to_nothing(tmp_path: Path):
     (tmp_path / "placement.conf").touch()
     (tmp_path / "policy.yaml").symlink_to(tmp_path / "nothing")
-    with pytest.raises(BadPolicy, match="links to what is not there"):
+    with pytest.raises(BadPolicy, match="links to a file that does not exist"):
         policy_files.read(configured(tmp_path / "placement.conf"))
 
 

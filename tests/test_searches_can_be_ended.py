@@ -54,7 +54,7 @@ def test_it_is_answered_503_and_names_what_is_hard(brief):
     assert error["code"] == "placement.search_timeout"
     assert "0.2 s" in error["detail"]
     assert "group _" in error["detail"]
-    assert "the unsuffixed group" not in error["detail"]
+    assert "the base group" not in error["detail"]
     assert brief.get("/allocation_candidates?resources=DISK_GB:1").json["allocation_requests"]
 
 

@@ -41,8 +41,9 @@ def test_nothing_is_split_over_sharing_providers(api: Client, shared_disks: str)
         (urlencode(query), "split_disk", api.get(f"{PATH}?{urlencode(query)}")),
         (body, "groups['_disk'].split", api.post(PATH, body)),
     ):
-        for answer in (search, api.post("/ext/v1/claims", {**claim, "query": asked})):
+        claimed = api.post("/ext/v1/claims", {**claim, "query": asked})
+        for answer, place in ((search, field), (claimed, f"query: {field}")):
             assert answer.status_code == 400
-            assert detail(answer).startswith(f"{field}: {reason}"), field
+            assert detail(answer).startswith(f"{place}: {reason}"), field
     beside = {**query, "resources_cpu": "VCPU:1", "same_subtree": "_cpu,_disk", "group_policy": "none"}
     assert api.get(f"{PATH}?{urlencode(beside)}").json["allocation_requests"] == []

@@ -11,9 +11,9 @@ from benchmarks.packing.stream import BIG, COMMON, GIB, WHOLE, Kind
 from placement.allocations import candidate_query
 from placement.common.microversions import NEWEST
 from placement.engine.domain.inventories import Inventory
-from placement.engine.forest import totals as fleet
+from placement.engine.forest import fleet
 from placement.engine.search.capacity.capacity import Capacity, Summary
-from placement.http import operations
+from placement.http import query_strings
 from placement.providers.fleet import COMMON_REQUEST
 from tests.forests import World
 from tests.naive import NaiveProvider
@@ -68,13 +68,13 @@ def test_figures_agree(seed: int) -> None:
     world.load()
 
     def told(kind: Kind) -> Summary[int]:
-        query = candidate_query.parse(operations.read(kind.query), NEWEST)
+        query = candidate_query.parse(query_strings.read(kind.query), NEWEST)
         return Capacity(world.forest, world.sharing, world.query(query)).everywhere
 
     figures = measured(listed(providers))
     cores = told(COMMON).classes[world.classes["PCPU"]]
     assert (cores.free, cores.stranded) == (figures.free_cores, figures.stranded_cores)
-    everywhere = fleet.fleet_of(world.forest, frozenset(), None)
+    everywhere = fleet.fleet_of(world.forest, frozenset())
     shown = fleet.stranded_cores(
         world.forest, everywhere, world.classes["PCPU"], world.classes["MEMORY_MB"], COMMON_REQUEST
     )

@@ -21,6 +21,37 @@ def test_once_makes_the_cluster_what_kubernetes_has(around, api_server):
     assert around.nodes() == ["host-0", "host-2", "host-3", "host-4"]
 
 
+def test_topologies_are_followed_in_the_version_that_kubernetes_offers(around, api_server):
+    api_server.topology_version = "v1alpha2"
+    _, topology = join(api_server, "host-0")
+    del topology["metadata"]["annotations"]
+    topology |= {
+        "apiVersion": "topology.node.k8s.io/v1alpha2",
+        "attributes": [{"name": "topologyManagerPolicy", "value": "restricted"}],
+    }
+    api_server.put(topology)
+
+    def numa_nodes() -> list:
+        return [
+            each["resources"]["MEMORY_MB"]["total"] for each in around.shown("host-0")["tree"]["children"]
+        ]
+
+    with around.running():
+        eventually(["host-0"], around.nodes)
+        assert len(numa_nodes()) == 2
+        imported_at = around.shown("host-0")["imported_at"]
+        # What pods use changes all the time.
+        topology["zones"][0]["resources"][1]["available"] = "0"
+        topology["attributes"].append({"name": "nodeTopologyPodsFingerprint", "value": "pfp0v001"})
+        api_server.put(topology)
+        join(api_server, "host-1")
+        eventually(["host-0", "host-1"], around.nodes)
+        assert around.shown("host-0")["imported_at"] == imported_at
+        topology["zones"][0]["resources"][1]["allocatable"] = "1Gi"
+        api_server.put(topology)
+        eventually(1024, lambda: numa_nodes()[0])
+
+
 def test_nodes_appear_change_and_vanish(around, api_server):
     node, topology = join(api_server, "host-0")
     with around.running() as sync:

@@ -12,9 +12,9 @@ import pytest
 
 from placement.client.client import Client
 from placement.sync.api_server import ApiServer as RealApiServer
+from placement.sync.journal import Journal
 from placement.sync.service import ServiceCluster
 from placement.sync.synchronization import Synchronization
-from placement.sync.watching import Journal
 from tests.api_server import ApiServer, write_kubeconfig
 from tests.kubernetes import STATUS
 from tests.service import Service, ServiceError
@@ -237,7 +237,7 @@ def test_only_pods_of_some_namespaces(around, api_server):
     api_server.put(other)
     assert around.once("--namespace", "other").stdout.splitlines()[-1] == "nodes 2, pods 1, rejected 0"
     assert around.pods() == {"other/b": "host-0"}
-    # What others have put into another namespace is none of its business.
+    # What others have put into another namespace is not one of its business.
     assert around.once().stdout.splitlines()[-1] == "nodes 2, pods 2, rejected 0"
     api_server.delete("Pod", "a", "default")
     assert around.once("--namespace", "other").returncode == 0

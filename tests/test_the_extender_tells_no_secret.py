@@ -22,7 +22,7 @@ from werkzeug.test import TestResponse
 
 from placement.common.extender_protocol import verb_at
 from placement.metrics.catalog import REQUESTS
-from placement.pods.extender import Extender
+from placement.pods.services.extender import Extender
 from placement.storage.database import Database
 from tests import lane_server
 from tests.certificates import Authority

@@ -11,10 +11,11 @@ import pytest
 from flask import Flask
 
 from placement.engine.domain.errors import Unavailable
+from placement.http.registry import Registry, registry_of
 from placement.providers import view
+from placement.providers.view import ForestKeeper
 from placement.storage.backends.backend import Horizon
 from placement.storage.database import Database
-from placement.use_cases import UseCases
 from tests.client import Client
 from tests.conftest import application_of
 from tests.server import database_url
@@ -23,10 +24,10 @@ VCPU = "/allocation_candidates?resources=VCPU:1"
 
 
 @pytest.fixture
-def use_cases(application: Flask) -> UseCases:
+def registry(application: Flask) -> Registry:
     # What goes wrong is answered as it would be in production.
     application.config["PROPAGATE_EXCEPTIONS"] = False
-    found: UseCases = application.extensions["placement_use_cases"]
+    found: Registry = registry_of(application)
     return found
 
 
@@ -58,10 +59,10 @@ def test_a_tree_whose_member_left_a_deleted_one_has_all_its_providers(api):
     assert set(body(api)["provider_summaries"]) == {new, member}
 
 
-def test_a_reload_that_breaks_off_is_begun_again(api, use_cases, monkeypatch):
+def test_a_reload_that_breaks_off_is_begun_again(api, registry, monkeypatch):
     api.provider("first", VCPU=10)
     assert count(api) == 1
-    feed = use_cases.forest.feed
+    feed = registry[ForestKeeper].feed
     whole = feed.snapshot
 
     @contextmanager
@@ -81,7 +82,7 @@ def test_a_reload_that_breaks_off_is_begun_again(api, use_cases, monkeypatch):
     assert count(api) == 2
 
 
-def test_changes_that_could_not_be_read_are_read_again(api, use_cases, monkeypatch):
+def test_changes_that_could_not_be_read_are_read_again(api, registry, monkeypatch):
     api.provider("first", VCPU=10)
     assert count(api) == 1
     assert api.at("1.39").put("/traits/CUSTOM_X").status_code == 201
@@ -97,12 +98,12 @@ def test_changes_that_could_not_be_read_are_read_again(api, use_cases, monkeypat
     assert count(api, f"{VCPU}&required=CUSTOM_X") == 0
 
 
-def test_names_that_are_newer_than_the_look_are_known(api, database, use_cases, monkeypatch):
+def test_names_that_are_newer_than_the_look_are_known(api, database, registry, monkeypatch):
     """Between looking and reading another process offers a class of its own making."""
     host = api.provider("host", VCPU=10)
     assert count(api) == 1
     api.offer(host, VCPU=11)
-    feed = use_cases.forest.feed
+    feed = registry[ForestKeeper].feed
     look: Callable[[int, Sequence[int]], object] = feed.look
     with another_process(database) as other:
 
@@ -141,7 +142,7 @@ def test_a_database_that_was_restored_is_believed(tmp_path):
         database.dispose()
 
 
-def test_many_changes_are_taken_over_at_once_with_who_is_new_or_moved(api, database, use_cases, monkeypatch):
+def test_many_changes_are_taken_over_at_once_with_who_is_new_or_moved(api, database, registry, monkeypatch):
     """Whether many or few, what the next search sees is what was committed; classes and traits are named."""
     hosts = [api.provider(f"host{number}", VCPU=10) for number in range(6)]
     moving = api.provider("moving", parent=hosts[0], VCPU=3)
@@ -166,25 +167,25 @@ def test_many_changes_are_taken_over_at_once_with_who_is_new_or_moved(api, datab
     assert {*hosts[:4], hosts[5], moving, added} == set(body(api)["provider_summaries"])
 
 
-def test_many_changes_that_are_read_from_another_server_are_not_believed(api, use_cases, monkeypatch):
+def test_many_changes_that_are_read_from_another_server_are_not_believed(api, registry, monkeypatch):
     hosts = [api.provider(f"host{number}", VCPU=10) for number in range(3)]
     assert count(api) == 3
     monkeypatch.setattr(view, "_MANY", 2)
     for host in hosts:
         api.offer(host, VCPU=1)
 
-    states = use_cases.forest.feed.states
+    states = registry[ForestKeeper].feed.states
 
     def of_another(ids: Sequence[int], horizon: int, *rest: Any) -> Any:
         return states(ids, Horizon(horizon, "another 1/1"), *rest)
 
-    monkeypatch.setattr(use_cases.forest.feed, "states", of_another)
+    monkeypatch.setattr(registry[ForestKeeper].feed, "states", of_another)
     assert api.get(f"{VCPU}5").status_code == 503
     monkeypatch.undo()
     assert count(api, f"{VCPU}5") == 0
 
 
-def test_a_forest_of_nobody_takes_over_many_at_once(api, use_cases, monkeypatch):
+def test_a_forest_of_nobody_takes_over_many_at_once(api, registry, monkeypatch):
     assert count(api) == 0
     monkeypatch.setattr(view, "_MANY", 2)
     for number in range(3):

@@ -12,9 +12,9 @@ import pytest
 from keystonemiddleware.auth_token import _memcache_crypt
 from oslo_config import cfg
 
-from placement.http.auth import Keystone
-from placement.http.context import Misconfigured
-from placement.http.keystone import NotSignedIn
+from placement.http.errors import Misconfigured
+from placement.http.strategies.keystone import Keystone
+from placement.http.strategies.token_middleware import NotSignedIn
 from placement.storage.database import Database
 from tests import commands
 from tests.client import Client, detail

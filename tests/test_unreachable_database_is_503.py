@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
 
 import pytest
 import sqlalchemy as sa
+from werkzeug.test import TestResponse
 
-from placement.storage.database import Database
+from placement.sessions import Sessions
+from placement.storage.backends.postgresql import PostgreSQL
+from placement.storage.database import Attempts, Database
+from placement.storage.failures import OutcomeUnknown
 from tests.client import Client, detail
 from tests.conftest import application_of
+from tests.kubernetes import CLUSTER, cluster_of, pod_manifest
 from tests.server import database_url, postgresql_server
 
 
@@ -59,6 +66,74 @@ def test_reads_searches_and_writes_answer_503_and_recover(postgresql):
         cut_off(postgresql, allow=True)
         assert api.get(search).status_code == 200
         assert api.claim({host: {"VCPU": 1}}).status_code == 204
+
+
+def claim_for_one(api: Client, host: str) -> TestResponse:
+    return api.claim({host: {"VCPU": 1}}, str(uuid4()))
+
+
+def claim_for_several(api: Client, host: str) -> TestResponse:
+    return api.post("/allocations", {str(uuid4()): Client.allocations({host: {"VCPU": 1}}) for _ in range(2)})
+
+
+def place_pod(api: Client, _host: str) -> TestResponse:
+    name = f"p{uuid4()}"
+    return api.put(f"{CLUSTER}/pods/default/{name}", pod_manifest("1", name=name, uid=str(uuid4())))
+
+
+@pytest.mark.parametrize("write", [claim_for_one, claim_for_several, place_pod])
+def test_what_one_statement_writes_waits_for_a_database_that_restarts(
+    postgresql: str, monkeypatch: pytest.MonkeyPatch, write: Callable[[Client, str], TestResponse]
+):
+    with serving(postgresql) as (_, api):
+        host = api.provider("host", VCPU=8)
+        cluster_of(api, "n1")
+        # From now on the statement is the first thing that a write asks of the database.
+        assert write(api, host).status_code in (201, 204)
+        before = usage(postgresql)
+        cut_off(postgresql, allow=False)
+        monkeypatch.setattr(Attempts, "pause", lambda _: cut_off(postgresql, allow=True))
+        answer = write(api, host)
+        assert answer.status_code in (201, 204), answer.text
+        assert usage(postgresql) == [2 * rows for rows in before]
+
+
+def test_sessions_wait_for_a_database_that_restarts(postgresql: str, monkeypatch: pytest.MonkeyPatch):
+    with serving(postgresql) as (database, _):
+        monkeypatch.setattr(Attempts, "pause", lambda _: cut_off(postgresql, allow=True))
+        sessions = Sessions(database)
+        cut_off(postgresql, allow=False)
+        cookie = sessions.begin("token", "user")
+        assert sessions.token_of(cookie) == "token"
+        cut_off(postgresql, allow=False)
+        assert sessions.end(cookie) == "user"
+        assert sessions.token_of(cookie) is None
+
+
+def test_what_may_be_written_already_is_not_sent_again(postgresql: str, monkeypatch: pytest.MonkeyPatch):
+    real, sent = PostgreSQL.claim_at_once, []
+
+    def lost_afterwards(*given: Any) -> bool:
+        sent.append(real(*given))
+        raise OutcomeUnknown("lost while committing")
+
+    with serving(postgresql) as (_, api):
+        host = api.provider("host", VCPU=8)
+        monkeypatch.setattr(PostgreSQL, "claim_at_once", lost_afterwards)
+        answer = claim_for_one(api, host)
+        assert (answer.status_code, sent) == (503, [True])
+        assert "lost while committing" in answer.text
+        assert usage(postgresql) == [1, 1]
+
+
+def usage(url: str) -> list[int]:
+    """How many allocations and records of them there are."""
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        return [
+            connection.exec_driver_sql(f"SELECT count(*) FROM {counted}").scalar_one()
+            for counted in ("allocations", "audit_records WHERE consumer_id IS NOT NULL")
+        ]
 
 
 def test_a_server_that_does_not_exist_is_503():

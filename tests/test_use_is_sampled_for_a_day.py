@@ -12,7 +12,10 @@ import pytest
 import sqlalchemy as sa
 from flask import Flask
 
-from placement.engine.forest import totals
+from placement.engine.forest import fleet as fleet_module
+from placement.health import Health
+from placement.http.registry import registry_of
+from placement.pods.services.views import HostViews
 from placement.providers import use_history
 from placement.providers.use_history import SLOT_SECONDS, Point, UseHistory
 from placement.storage import tables
@@ -29,7 +32,7 @@ SECRET = "batch"
 
 
 def history_of(application: Flask) -> UseHistory:
-    found: UseHistory = application.extensions["placement_use_cases"].use_history
+    found: UseHistory = registry_of(application)[UseHistory]
     return found
 
 
@@ -88,7 +91,7 @@ def test_workers_sample_by_themselves(two_workers: RunningServer, connection_url
 
 @pytest.mark.one_database
 def test_a_process_that_is_not_well_leaves_it_to_others(application: Flask, database: Database):
-    health = application.extensions["placement_use_cases"].health
+    health = registry_of(application)[Health]
     health._sample()
     assert rows(database) == []
     health.look()
@@ -171,7 +174,7 @@ def test_samples_are_bounded_where_no_day_is_whole(application: Flask, database:
 def test_samples_say_what_the_api_says_however_hosts_are_spread_over_rows(
     application: Flask, api: Client, hosts: list[str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(totals, "_TREES_OF_A_BLOCK", 2)
+    monkeypatch.setattr(fleet_module, "_TREES_OF_A_BLOCK", 2)
     history = history_of(application)
     history.sample(NOON)
     (edge,) = api.get("/ext/v1/clusters?include=use").json["clusters"]
@@ -184,9 +187,9 @@ def test_samples_say_what_the_api_says_however_hosts_are_spread_over_rows(
     assert days[None]["VCPU"] == [(NOON, 6)]
     listed = api.get("/ext/v1/hosts").json["hosts"]
     assert len(listed) == 3
-    use_cases = application.extensions["placement_use_cases"]
+    registry = registry_of(application)
     for host in listed:
-        id_ = use_cases.host_views.show(host["uuid"], lambda _: None).root.id
+        id_ = registry[HostViews].show(host["uuid"], lambda _: None).root.id
         assert {name: day[0].percent for name, day in history.of_host(id_).items()} == {
             name: round(100 * each["used"] / each["capacity"]) for name, each in host["resources"].items()
         }
@@ -196,11 +199,11 @@ def test_samples_say_what_the_api_says_however_hosts_are_spread_over_rows(
 def test_a_host_that_came_later_has_no_history_of_a_former_one(
     application: Flask, api: Client, hosts: list[str]
 ):
-    history, use_cases = history_of(application), application.extensions["placement_use_cases"]
-    former = use_cases.host_views.show(hosts[2], lambda _: None).root.id
+    history, registry = history_of(application), registry_of(application)
+    former = registry[HostViews].show(hosts[2], lambda _: None).root.id
     history.sample(NOON)
     assert api.delete(f"/resource_providers/{hosts[2]}").status_code == 204
-    later = use_cases.host_views.show(api.provider("c", VCPU=8), lambda _: None).root.id
+    later = registry[HostViews].show(api.provider("c", VCPU=8), lambda _: None).root.id
     history.sample(NOON + SLOT_SECONDS)
     assert (len(history.of_host(former)["VCPU"]), len(history.of_host(later)["VCPU"])) == (1, 1)
     assert [point.percent for point in history.of_groups()["edge"]["VCPU"]] == [9, 9]

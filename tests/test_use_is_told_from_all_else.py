@@ -30,14 +30,14 @@ class Follower:
         self.keeper, self._database = ForestKeeper(database), database
         self.read: list[int] = []
         monkeypatch.setattr(view, "_MANY", 0)
-        altered = view.provider_states.altered
+        altered = view.bulk.altered
 
         def noted(*given):
             found = altered(*given)
             self.read += found
             return found
 
-        monkeypatch.setattr(view.provider_states, "altered", noted)
+        monkeypatch.setattr(view.bulk, "altered", noted)
 
     def agrees(self) -> bool:
         """Whether it knows the same as who loads everything anew."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from placement.common.manifest import ManifestReport
-from placement.pods import clusters
+from placement.pods.services import nodes as node_imports
 from tests.client import Client
 from tests.kubernetes import ALLOCS, CLUSTER, KUBELET, RESERVATION, node_manifests, pod_manifest
 
@@ -73,14 +73,14 @@ def test_a_list_that_cannot_be_read_gives_no_pod_cpus_of_its_own(cluster: Client
 def test_the_former_list_is_the_one_that_is_stored_at_last(cluster: Client, monkeypatch):
     """Another writer imports another list while the one that cannot be read is completed."""
     imported(cluster, on_report=False, **{RESERVATION: {"reservedCPUs": "0"}})
-    complete, between = clusters.with_former_withholding, [{"reservedCPUs": "1"}]
+    complete, between = node_imports.with_former_withholding, [{"reservedCPUs": "1"}]
 
     def interrupted(*given: Any) -> Any:
         if between:
             imported(cluster, on_report=False, **{RESERVATION: between.pop()})
         return complete(*given)
 
-    monkeypatch.setattr(clusters, "with_former_withholding", interrupted)
+    monkeypatch.setattr(node_imports, "with_former_withholding", interrupted)
     imported(cluster, on_report=False, **{RESERVATION: {"reservedCPUs": "0-"}})
     assert [owners(cluster)[cpu] for cpu in (0, 1)] == ["free", "reserved"]
 
@@ -91,7 +91,7 @@ def test_the_former_list_stays_in_force(cluster: Client, listed: str, on_report:
     imported(cluster, on_report, **{RESERVATION: {"reservedCPUs": "0,8"}})
     for _ in range(2):
         (warning,) = imported(cluster, on_report, **{RESERVATION: {"reservedCPUs": listed}})
-        assert warning.endswith("; what the annotation said before stays in force")
+        assert warning.endswith("; the former annotation stays in force")
         assert [owners(cluster)[cpu] for cpu in (0, 8)] == ["reserved", "reserved"]
     assert placed(cluster).json["cpuset"] == "2-3"
     # Without the annotation nothing is reserved any more.
@@ -152,4 +152,4 @@ def test_an_amount_that_cannot_be_read_is_all_there_is(cluster: Client, amount: 
 def test_the_owner_of_the_node_sees_that_it_is_closed(cluster: Client):
     imported(cluster, **{RESERVATION: json.dumps({"reservedCPUs": "0-"})})
     shown = cluster.get("/ui/refusals").text
-    assert "no pod is bound there, as what it withholds cannot be read" in shown
+    assert "no pod is bound there, as its reservation of CPUs cannot be read" in shown

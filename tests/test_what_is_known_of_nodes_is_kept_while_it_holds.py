@@ -11,13 +11,15 @@ import pytest
 from flask import Flask
 
 from placement.engine.domain.errors import NotFound
-from placement.pods.cache import ClusterSnapshot
-from placement.pods.cycle import ReservationLooks, ReservationMatch, ShapeRankings
-from placement.pods.model import SchedulerSettings
-from placement.pods.node_info import NodeInfo
-from placement.pods.reading import import_pod
-from placement.pods.rules.rule import PodShape
-from placement.pods.snapshot import NodeColumns
+from placement.http.registry import registry_of
+from placement.pods.decide.ranking import ShapeCache, ShapeRanking
+from placement.pods.decide.reading import import_pod
+from placement.pods.decide.reservations import ReservationLooks, ReservationMatch
+from placement.pods.decide.rules.rule import PodShape
+from placement.pods.state.model import SchedulerSettings
+from placement.pods.state.node_info import NodeInfo
+from placement.pods.state.snapshot import NodeColumns
+from placement.pods.store.cache import ClusterCache, ClusterSnapshot
 from placement.storage.database import Database
 from tests.client import Client
 from tests.kubernetes import ALLOCS, CLUSTER, KUBELET, cluster_of, node_manifests, pod_manifest
@@ -35,7 +37,7 @@ def cluster(api: Client) -> Client:
 
 
 def viewed(application: Flask) -> ClusterSnapshot:
-    found: ClusterSnapshot = application.extensions["placement_use_cases"].cluster_cache.snapshot("edge")
+    found: ClusterSnapshot = registry_of(application)[ClusterCache].snapshot("edge")
     return found
 
 
@@ -80,7 +82,7 @@ def test_what_a_node_was_long_ago_is_forgotten(cluster: Client, application: Fla
 
 
 def test_what_is_noted_about_a_node_does_not_keep_it(cluster: Client, database: Database):
-    columns, rankings = many(database), ShapeRankings()
+    columns, rankings = many(database), ShapeCache(ShapeRanking)
     ranking = rankings.of(1, shape(1), columns)
     before = ref(columns.nodes[7])
     assert len(list(ranking.best_first(columns))) == len(columns.nodes)
@@ -90,7 +92,7 @@ def test_what_is_noted_about_a_node_does_not_keep_it(cluster: Client, database: 
 
 
 def test_being_asked_about_one_node_does_not_forget_the_others(cluster: Client, database: Database):
-    columns, rankings = many(database), ShapeRankings()
+    columns, rankings = many(database), ShapeCache(ShapeRanking)
     ranking = rankings.of(1, shape(2), columns)
     found = [ranking.look(state) for state in columns.nodes]
     (one,) = rankings.of(1, shape(2), columns).best_first(columns.among(["n0"]))
@@ -106,7 +108,7 @@ def test_being_asked_about_one_node_does_not_forget_the_others(cluster: Client, 
 
 
 def test_the_shapes_that_were_asked_for_last_are_kept(cluster: Client, database: Database):
-    columns, rankings = many(database).among(["n0"]), ShapeRankings()
+    columns, rankings = many(database).among(["n0"]), ShapeCache(ShapeRanking)
     often, seldom = rankings.of(1, shape(1), columns), rankings.of(1, shape(2), columns)
     for cpu in range(3, 40):
         rankings.of(1, shape(cpu), columns)
@@ -115,7 +117,7 @@ def test_the_shapes_that_were_asked_for_last_are_kept(cluster: Client, database:
 
 
 def test_clusters_asked_about_in_turn_do_not_make_each_other_forgotten(cluster: Client, database: Database):
-    here, there, rankings = many(database), many(database), ShapeRankings()
+    here, there, rankings = many(database), many(database), ShapeCache(ShapeRanking)
     ranking = rankings.of(1, shape(2), here)
     found = [ranking.look(state) for state in here.nodes]
     list(rankings.of(2, shape(2), there).best_first(there))
@@ -126,11 +128,11 @@ def test_clusters_asked_about_in_turn_do_not_make_each_other_forgotten(cluster: 
 def test_the_clusters_that_were_asked_for_last_are_kept(
     cluster: Client, application: Flask, monkeypatch: pytest.MonkeyPatch
 ):
-    cluster_cache = application.extensions["placement_use_cases"].cluster_cache
+    cluster_cache = registry_of(application)[ClusterCache]
     for name in ("second", "third"):
         assert cluster.put(f"/ext/v1/clusters/{name}").status_code == 201
         assert cluster.put(f"/ext/v1/clusters/{name}/nodes/{name}", node_manifests(name)).status_code == 201
-    monkeypatch.setattr("placement.pods.cache._MOST_NODES", 3)
+    monkeypatch.setattr("placement.pods.store.cache._MOST_NODES", 3)
     edge, second = viewed(application), cluster_cache.snapshot("second")
     assert cluster_cache.snapshot("edge") is edge
     assert set(cluster_cache.snapshot("third").by_name) == {"third"}
@@ -192,7 +194,7 @@ def test_nodes_with_reservations_are_looked_at_again_only_if_they_changed(
 
 
 def test_collections_go_on_after_a_cluster_that_could_not_be_loaded(cluster: Client, application: Flask):
-    cluster_cache = application.extensions["placement_use_cases"].cluster_cache
+    cluster_cache = registry_of(application)[ClusterCache]
     with pytest.raises(NotFound):
         cluster_cache.snapshot("nobody")
     assert gc.isenabled()

@@ -10,9 +10,10 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
-from placement.pods.cache import ClusterCache, ClusterSnapshot, NodeLoader
-from placement.pods.host import Place
-from placement.pods.node_info import NodeInfo
+from placement.pods.state.host import Place
+from placement.pods.state.node_info import NodeInfo
+from placement.pods.store.cache import ClusterCache, ClusterSnapshot
+from placement.pods.store.loader import NodeLoader
 from placement.storage import tables
 from placement.storage.database import Database
 from tests.client import Client
@@ -228,7 +229,7 @@ def test_a_uid_that_went_under_one_name_and_came_under_another_is_known(
     (home,) = [node for node in view.nodes.values() if any(pod.uid == uid for pod in node.pods)]
     (other, *_) = [node for node in view.nodes.values() if node is not home]
     (pod,) = [pod for pod in home.pods if pod.uid == uid]
-    image = following._images[home.cluster_id]
+    image = following._cached_clusters[home.cluster_id]
     image.replace({other.root_id: other}, {other.root_id: other.with_pod(replace(pod, name="y"))})
     image.replace({home.root_id: home}, {home.root_id: home.without(frozenset({pod.consumer}))})
     asked = [uid, ("default", "y"), ("default", "x")]

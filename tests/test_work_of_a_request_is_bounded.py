@@ -11,12 +11,13 @@ import pytest
 
 from placement.engine.domain import request_scope
 from placement.engine.search import budget
+from placement.engine.search.assignment import Assignment
 from placement.engine.search.budget import Budget
-from placement.engine.search.problem import Assignment, Problem
+from placement.engine.search.problem import Problem
 from placement.flavors import claim_bodies
 from placement.planning import capacity
-from placement.planning.capacity import QueryCapacity
-from placement.planning.room import PodCapacity
+from placement.planning.pod_capacity import PodCapacity
+from placement.planning.query_capacity import QueryCapacity
 from placement.providers.statements import names
 from placement.storage.database import Database
 from tests.client import Client, code, detail

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import datetime
 import logging
+import random
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
+from placement.common.clock import utcnow
+from placement.engine.domain.audit import Action, TargetKind
 from placement.metrics.catalog import RETENTION_HELD
 from placement.storage import database as storage
 from placement.storage import tables
-from placement.storage.audit import AT_ONCE, Retention
-from placement.storage.clock import utcnow
 from placement.storage.database import Database
+from placement.storage.retention import AT_ONCE, Retention
+from tests.patience import eventually
 
 KEEP = datetime.timedelta(days=90)
 DAY = datetime.timedelta(days=1)
@@ -76,6 +79,16 @@ def test_old_records_go_and_new_ones_stay(database: Database):
     retention = Retention(database, datetime.timedelta(days=2))
     assert all_removed(retention) == [AT_ONCE, 1, 0]
     assert len(kept(database)) == 3
+
+
+def test_a_write_that_leaves_records_starts_the_removal(
+    database: Database, days: list[Any], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(random, "uniform", lambda *_: 0.0)
+    Retention(database, KEEP).follow()
+    with database.write() as transaction:
+        transaction.record(Action.CREATE, TargetKind.TRAIT, "T")
+    eventually(True, lambda: kept(database)[0] > days[0])
 
 
 def test_with_a_right_clock_records_are_kept_for_their_days(database: Database, days: list[Any]):

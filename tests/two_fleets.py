@@ -18,6 +18,8 @@ import sqlalchemy as sa
 import yaml
 
 from placement.app import build
+from placement.health import Health
+from placement.http.registry import registry_of
 from placement.server import demonstration
 from placement.storage.database import Database
 from tests.client import Client
@@ -74,7 +76,7 @@ class Fleet:
 
     def look(self) -> None:
         """Look at the health of the service, as its server does every second."""
-        self.api.http.application.extensions["placement_use_cases"].health.look()
+        registry_of(self.api.http.application)[Health].look()
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
         """Return what a statement finds."""
@@ -120,11 +122,11 @@ def fleet(directory: Path, clusters: Sequence[str]) -> Iterator[Fleet]:
         database = Database(url)
         application = build(database, compatible(auth_strategy="token", tokens_file=tokens))
         api = Client(application.test_client(), token=OPERATOR)
-        application.extensions["placement_use_cases"].health.look()
+        registry_of(application)[Health].look()
         for name in clusters:
             _add_pods(api, name)
         yield Fleet(database, api)
-        application.extensions["placement_use_cases"].close()
+        registry_of(application).close()
         database.dispose()
 
 

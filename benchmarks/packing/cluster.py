@@ -35,7 +35,7 @@ SMALL = FlatSize("small", 32, 128 * GIB, 2000)
 LARGE = FlatSize("large", 64, 512 * GIB, 4000)
 NARROW = TreeSize("narrow", 8, 64 * GIB, 4, 1000)
 WIDE = TreeSize("wide", 16, 128 * GIB, 4, 1000)
-_SHARES = {SMALL: 0.4, LARGE: 0.2, NARROW: 0.25, WIDE: 0.15}
+_SHARES: dict[FlatSize | TreeSize, float] = {SMALL: 0.4, LARGE: 0.2, NARROW: 0.25, WIDE: 0.15}
 _NODES = 2
 
 

@@ -16,6 +16,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from benchmarks.packing.stream import BIG, COMMON, SMALLEST, WHOLE, Dedicated, Kind, Shared
 from benchmarks.wire import Wire
@@ -74,12 +75,37 @@ class Measures:
     use: dict[str, float]
 
 
+@dataclass
+class PlanFigures:
+    """The figures of plans for one full cluster; cores are counted as `Measures` counts them."""
+
+    order: str
+    consumers: int
+    stranded_before: int
+    stranded_after: int
+    moves: int
+    bound: int
+    seconds: float
+    curve: list[int]
+    refused: int = 0
+    made_to_fit: int = 0
+    impossible: int = 0
+    undecided: int = 0
+    fit_moves: int = 0
+    fit_seconds: float = 0.0
+
+    @property
+    def regained(self) -> float:
+        """The share of the stranded cores that is of use again."""
+        return 1 - self.stranded_after / self.stranded_before if self.stranded_before else 0.0
+
+
 def measure(wire: Wire) -> Measures:
     """Read all providers from the service and work the figures out."""
     return measured(list(_providers(wire)))
 
 
-def measured(providers: list[dict]) -> Measures:
+def measured(providers: list[dict[str, Any]]) -> Measures:
     """The figures of these providers, as the service lists them."""
     hosts = list(_hosts(providers).values())
     nodes = [node for host in hosts for node in host.nodes.values()]
@@ -94,7 +120,7 @@ def measured(providers: list[dict]) -> Measures:
     )
 
 
-def _providers(wire: Wire) -> Iterator[dict]:
+def _providers(wire: Wire) -> Iterator[dict[str, Any]]:
     after = ""
     while True:
         page = json.loads(wire.must("GET", _PAGE + after))
@@ -104,7 +130,7 @@ def _providers(wire: Wire) -> Iterator[dict]:
         after = f"&after={page['next']}"
 
 
-def _hosts(providers: list[dict]) -> dict[str, Host]:
+def _hosts(providers: list[dict[str, Any]]) -> dict[str, Host]:
     hosts: dict[str, Host] = defaultdict(Host)
     for provider in providers:
         host = hosts[provider["root_provider_uuid"]]
@@ -137,7 +163,7 @@ def _fragmentation(hosts: list[Host], kind: Kind) -> float:
     return 1 - sum(host.takes(kind) for host in able) / ideal if ideal else 0.0
 
 
-def _use(providers: list[dict]) -> dict[str, float]:
+def _use(providers: list[dict[str, Any]]) -> dict[str, float]:
     total: dict[str, int] = defaultdict(int)
     used: dict[str, int] = defaultdict(int)
     for provider in providers:

@@ -15,7 +15,6 @@ import re
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,46 +22,21 @@ from tqdm import tqdm
 
 from benchmarks import bulk
 from benchmarks.packing.cluster import cluster
-from benchmarks.packing.measures import measure
+from benchmarks.packing.measures import PlanFigures, measure
 from benchmarks.packing.orders import CLAIMED_BY
-from benchmarks.packing.stream import COMMON, MIX, Arrival, Kind, arrivals
+from benchmarks.packing.stream import COMMON, MIX, Arrival, Dedicated, Kind, arrivals
 from benchmarks.wire import Wire
-from placement.engine.domain.inventories import MOVE_HEADER
+from placement.engine.domain.claims import MOVE_HEADER
 from tests.server import database_url, running_service
 
 _DOCS = Path(__file__).resolve().parents[2] / "docs"
 _FIGURES = re.compile(r"(<!-- figures of moves -->\n).*(<!-- end of figures of moves -->)", re.DOTALL)
-_LARGEST = max((kind for kind in MIX if kind.name.startswith("dedicated")), key=lambda kind: kind.cores)
+_LARGEST = max((kind for kind in MIX if isinstance(kind, Dedicated)), key=lambda kind: kind.cores)
 _PATIENT = {"OS_API__REQUEST_TIMEOUT": "600"}
 _CLAIMANT = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
 _SHARE = 0.05
 _REFUSED = 5
 _MOST_MOVES = 3
-
-
-@dataclass
-class Figures:
-    """What plans made of one full cluster: cores as benchmarks.packing.measures counts them."""
-
-    order: str
-    consumers: int
-    stranded_before: int
-    stranded_after: int
-    moves: int
-    bound: int
-    seconds: float
-    curve: list[int]
-    refused: int = 0
-    made_to_fit: int = 0
-    impossible: int = 0
-    undecided: int = 0
-    fit_moves: int = 0
-    fit_seconds: float = 0.0
-
-    @property
-    def regained(self) -> float:
-        """The share of the stranded cores that is of use again."""
-        return 1 - self.stranded_after / self.stranded_before if self.stranded_before else 0.0
 
 
 class _Full:
@@ -119,7 +93,7 @@ class _Full:
             self.wire.call("DELETE", f"/allocations/{consumer}")
 
 
-def _defragmented(full: _Full, seconds: float) -> Figures:
+def _defragmented(full: _Full, seconds: float) -> PlanFigures:
     before = measure(full.wire).stranded_cores
     consumers = full.consumers
     goal = {"defragment": {"querystring": COMMON.query, "resource_class": "PCPU"}}
@@ -130,12 +104,12 @@ def _defragmented(full: _Full, seconds: float) -> Figures:
         if at % max(1, len(plan["moves"]) // 20) == 0:
             curve.append(measure(full.wire).stranded_cores)
     after = measure(full.wire).stranded_cores
-    return Figures(
+    return PlanFigures(
         full.order, consumers, before, after, len(plan["moves"]), plan["bound"]["moves"], taken, curve
     )
 
 
-def _made_to_fit(full: _Full, figures: Figures, seconds: float) -> None:
+def _made_to_fit(full: _Full, figures: PlanFigures, seconds: float) -> None:
     """The largest request again and again: what is refused is planned for, and the plan carried out."""
     while figures.refused < _REFUSED:
         if full.claim(_LARGEST) is not None:
@@ -192,7 +166,7 @@ def main() -> None:
         draw_moves(found, _DOCS / "packing-moves.svg")
 
 
-def _tables(found: Sequence[Figures]) -> str:
+def _tables(found: Sequence[PlanFigures]) -> str:
     lines = [
         "| order | consumers | stranded | after | regained | moves | of consumers | at least | seconds |",
         "| --- |" + " ---: |" * 8,

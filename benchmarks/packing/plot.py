@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import matplotlib
 
+from benchmarks.packing.measures import PlanFigures
 from benchmarks.packing.simulation import Run
-
-if TYPE_CHECKING:
-    from benchmarks.packing.moves import Figures
 
 matplotlib.use("svg")
 # Text stays text, and nothing differs between two drawings of the same figures.
@@ -53,7 +50,7 @@ def draw(runs: Sequence[Run], file: Path) -> None:
     pyplot.close(figure)
 
 
-def draw_moves(found: Sequence[Figures], file: Path) -> None:
+def draw_moves(found: Sequence[PlanFigures], file: Path) -> None:
     """Write an SVG: stranded cores as the moves of a plan are made, a line for each order."""
     figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
     for each in found:

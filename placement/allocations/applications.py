@@ -1,4 +1,4 @@
-"""Applications: which consumer claims what, the candidates for it, and what it holds already.
+"""Applications: the claims of consumers by query, their candidates, and their present holdings.
 
 Each consumer of one call sees what consumers before it were promised. Nothing is written here. What was
 promised is taken in a forest of the call's own, which began as the newest one and which no other search sees.
@@ -18,23 +18,22 @@ from heapq import heapify, heappop, heappush
 from placement.allocations.candidates import CandidateSearch, SearchOptions, SearchResult, queries_of
 from placement.allocations.holdings import ConsumerHoldings
 from placement.allocations.statements.consumers import pod_conflict
-from placement.engine.domain import groups
-from placement.engine.domain.errors import Conflict, PlacementError
-from placement.engine.domain.groups import CandidateQuery, Mappings, SplitRule, rebuilt, settled
-from placement.engine.domain.inventories import ConsumerClaim
+from placement.engine.domain import stored_requests
+from placement.engine.domain.claims import AmountsByProvider, ConsumerClaim
+from placement.engine.domain.errors import BODY, Conflict, PlacementError, RequestPlace
+from placement.engine.domain.group_mappings import GroupMappings, rebuilt, settled
+from placement.engine.domain.groups import CandidateQuery, SplitRule
 from placement.engine.forest.inventories import Draw
 from placement.engine.forest.simulation import SimulatedForest
 from placement.engine.search.answer import Answer, Element
 from placement.engine.search.ranking import ScoreCache
-from placement.providers import view
+from placement.providers import view as providers_view
 from placement.providers.statements.names import Names
-from placement.providers.view import View
 
 # How many candidates are looked at beyond the needed ones; clients that lost spread over equal ones.
 _AHEAD = 16
 _MOST_AT_ONCE = 1000
 
-Resources = Mapping[str, Mapping[str, int]]
 ProposalKey = frozenset[tuple[str, str, int]]
 
 
@@ -57,21 +56,21 @@ class ClaimQuery:
 
     @cached_property
     def kept(self) -> str:
-        """Return what is kept of the wish with consumers that get what they ask for."""
-        return groups.written(self.query, self.options.cluster_aggregate)
+        """Return the query as it is stored with consumers that get what they ask for."""
+        return stored_requests.written(self.query, self.options.cluster_aggregate)
 
     @cached_property
     def kept_under_rules(self) -> str:
-        """Return what is kept of the wish where rules between consumers were met, too."""
-        return groups.written(self.query, self.options.cluster_aggregate, under_rules=True)
+        """Return the query as it is stored where rules between consumers were met as well."""
+        return stored_requests.written(self.query, self.options.cluster_aggregate, under_rules=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A proposal: what a consumer would hold, and which group gets which providers."""
+    """A proposal: the resources that a consumer would hold, and the providers of each group."""
 
-    resources: Resources
-    mappings: Mappings
+    resources: AmountsByProvider
+    mappings: GroupMappings
 
     @property
     def key(self) -> ProposalKey:
@@ -83,7 +82,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """A consumer that claims; project, user and type mean what they mean in allocations."""
+    """A consumer that claims, with its project, user and type as in allocations."""
 
     consumer_uuid: str
     project_id: str
@@ -93,37 +92,38 @@ class Claimant:
 
 @dataclass(frozen=True, slots=True)
 class ClaimApplication:
-    """An applicant and its wish, with the details of its claim.
+    """A claimant and its query, with the details of its claim.
 
-    `name` is the applicant's name in rules, `group` the group that it joins. `is_new`: its uuid was made for
-    this call, so it holds nothing. `fallback`: what it takes where the wish finds nothing. `dedicated_cpus`:
-    the dedicated CPUs of the guest that its flavor describes, None without a flavor. `place`: its place in
-    what the caller sent.
+    `name` is the claimant's name in rules, `group` the group that it joins. `is_new`: its uuid was made for
+    this call, so it holds nothing. `fallback`: the query that counts where the first one finds nothing.
+    `dedicated_cpus`: the dedicated CPUs of the guest that its flavor describes, None without a flavor.
+    `place`: its place in what the caller sent, `is_listed` if that is its uuid.
     """
 
-    applicant: Claimant
-    wish: ClaimQuery
+    claimant: Claimant
+    claim_query: ClaimQuery
     name: str | None = None
     group: str | None = None
     is_new: bool = False
     fallback: ClaimQuery | None = None
     dedicated_cpus: str | None = None
-    place: str = ""
+    place: RequestPlace = BODY
+    is_listed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedCandidate:
-    """A success: what a consumer holds, in amounts by provider and class.
+    """A success: the resources of a consumer, in amounts by provider and class.
 
     `fresh`: it did not hold that before the call. `mappings`: which group got which providers, None where
     the stored amounts leave several possibilities.
     """
 
-    applicant: Claimant
+    claimant: Claimant
     generation: int
-    resources: Resources
+    resources: AmountsByProvider
     fresh: bool
-    mappings: Mappings | None
+    mappings: GroupMappings | None
 
 
 Outcome = ClaimedCandidate | PlacementError
@@ -138,59 +138,60 @@ def claim_of(
     under_rules: bool = False,
 ) -> ConsumerClaim:
     """Return the claim of a consumer that is new, or that holds nothing and has one of these generations."""
-    applicant = application.applicant
+    claimant = application.claimant
     return ConsumerClaim(
-        consumer_uuid=applicant.consumer_uuid,
+        consumer_uuid=claimant.consumer_uuid,
         resources=proposal.resources,
-        project_id=applicant.project_id,
-        user_id=applicant.user_id,
-        generation=generations.get(applicant.consumer_uuid),
-        consumer_type=applicant.consumer_type,
-        request=application.wish.kept_under_rules if under_rules else application.wish.kept,
+        project_id=claimant.project_id,
+        user_id=claimant.user_id,
+        generation=generations.get(claimant.consumer_uuid),
+        consumer_type=claimant.consumer_type,
+        request=application.claim_query.kept_under_rules if under_rules else application.claim_query.kept,
     )
 
 
-def fitted(applicant: Claimant, claim: ConsumerClaim, proposal: Proposal) -> ClaimedCandidate:
-    """Return what a consumer holds once its claim for a proposal is written."""
+def fitted(claimant: Claimant, claim: ConsumerClaim, proposal: Proposal) -> ClaimedCandidate:
+    """Return the resources of a consumer once its claim for a proposal is written."""
     generation = claim.generation + 1 if isinstance(claim.generation, int) else 1
-    return ClaimedCandidate(applicant, generation, proposal.resources, True, proposal.mappings)
+    return ClaimedCandidate(claimant, generation, proposal.resources, True, proposal.mappings)
 
 
 def held_already(
     candidates: CandidateSearch,
     application: ClaimApplication,
-    held: ConsumerHoldings,
+    holdings: ConsumerHoldings,
     inside: Collection[str],
 ) -> Outcome | None:
-    """Return what an existing consumer holds, or why it may not claim; None if it may.
+    """Return the resources of an existing consumer, or why it may not claim; None if it may.
 
     `inside`: the providers that may be shown to a caller that asks about one cluster.
     """
-    applicant, resources, consumer = application.applicant, held.resources, held.consumer
+    claimant, resources, consumer = application.claimant, holdings.resources, holdings.consumer
     if not resources:
-        reason: Conflict | None = None
-        if held.is_pod:
-            reason = pod_conflict(consumer.uuid)
-        elif (consumer.project_id, consumer.user_id) != (applicant.project_id, applicant.user_id):
-            reason = Conflict(
-                f"consumer_uuid: {applicant.consumer_uuid} exists and belongs to project "
-                f"{consumer.project_id} and user {consumer.user_id}"
+        conflict: Conflict | None = None
+        if holdings.is_pod:
+            conflict = pod_conflict(consumer.uuid)
+        elif (consumer.project_id, consumer.user_id) != (claimant.project_id, claimant.user_id):
+            conflict = Conflict(
+                f"{claimant.consumer_uuid} exists and belongs to project "
+                f"{consumer.project_id} and user {consumer.user_id}",
+                place=BODY / "consumer_uuid",
             )
-        return None if reason is None else view.refusal(applicant.consumer_uuid, reason)
-    query = candidates.asked_of(application.wish.query, resources)
+        return None if conflict is None else providers_view.refusal(claimant.consumer_uuid, conflict)
+    query = candidates.asked_of(application.claim_query.query, resources)
     # A caller that may ask about one cluster only must not learn what the consumer has in another.
     if not _is_asked_for(resources, query) or not resources.keys() <= set(inside):
-        return view.taken(applicant.consumer_uuid)
+        return providers_view.taken(claimant.consumer_uuid)
     owner = replace(
-        applicant,
+        claimant,
         project_id=consumer.project_id,
         user_id=consumer.user_id,
-        consumer_type=consumer.consumer_type or applicant.consumer_type,
+        consumer_type=consumer.consumer_type or claimant.consumer_type,
     )
     return ClaimedCandidate(owner, consumer.generation, resources, False, rebuilt(query, resources))
 
 
-def _is_asked_for(resources: Resources, query: CandidateQuery) -> bool:
+def _is_asked_for(resources: AmountsByProvider, query: CandidateQuery) -> bool:
     """Return whether these are the amounts of the query.
 
     Of a class that `isolate` splits, each provider is held as a whole and counts as one unit, so more may be
@@ -219,7 +220,7 @@ def _is_asked_for(resources: Resources, query: CandidateQuery) -> bool:
 class Promises:
     """The view that promises of one call are made on; `forest` is its own, None where one is enough."""
 
-    def __init__(self, view: View, *, many: bool) -> None:
+    def __init__(self, view: providers_view.View, *, many: bool) -> None:
         """Take a view, for one consumer or for many."""
         self.forest = SimulatedForest(view.forest) if many else None
         self.view = view if self.forest is None else replace(view, forest=self.forest)
@@ -235,20 +236,20 @@ class Promises:
 
 
 class CandidateQueue:
-    """The candidates for one wish, best first, each as often as it has room."""
+    """The candidates for one query, best first, each as often as it has room."""
 
     def __init__(
         self,
         candidates: CandidateSearch,
         promises: Promises,
-        wish: ClaimQuery,
+        claim_query: ClaimQuery,
         count: int,
         lost: set[ProposalKey],
     ) -> None:
         """Set up a list for `count` consumers, without the candidates in `lost`."""
         self._candidates = candidates
         self._promises = promises
-        self._wish = wish
+        self._claim_query = claim_query
         self._most = len(lost) + min(max(count, 1) - 1 + _AHEAD, _MOST_AT_ONCE)
         self._lost = lost
         # Why nothing is left; each consumer gets an exception of its own, which keeps its frames only.
@@ -258,7 +259,7 @@ class CandidateQueue:
     def take(self, *, shuffled: bool = False) -> Proposal:
         """Return the best candidate that is left, and promise it.
 
-        `shuffled`: any of the best. Raises NoCandidate, AllLost, and as Candidates.find does.
+        `shuffled`: any of the best. Raises NoCandidate, AllLost, and as CandidateSearch.find does.
         """
         if self._reason is not None:
             raise NoCandidate(self._reason)
@@ -267,8 +268,8 @@ class CandidateQueue:
             if at is not None:
                 self._promises.make(self._draws(at))
                 return self._proposal(at)
-            query = replace(self._wish.query, limit=self._most)
-            search = self._candidates.find_in(self._promises.view, query, self._wish.options)
+            query = replace(self._claim_query.query, limit=self._most)
+            search = self._candidates.find_in(self._promises.view, query, self._claim_query.options)
             if not len(search.answer):
                 self._reason = f"no candidate: {self._candidates.reason_of(search)}"
                 raise NoCandidate(self._reason)
@@ -282,7 +283,7 @@ class CandidateQueue:
 
         `shuffled`: equal candidates come in random order.
         """
-        answer, query = search.answer, self._wish.query
+        answer, query = search.answer, self._claim_query.query
         self._answer = answer
         self._draws: Callable[[int], list[Draw]] = cache(answer.draws)
         self._proposal: Callable[[int], Proposal] = cache(
@@ -327,14 +328,7 @@ class CandidateQueue:
                 # How an amount is split depends on what is left.
                 return None
             if self._is_ordered:
-                # The scores of candidates in trees from which something was promised since.
-                changed = providers.touched_since(self._by_root, self._seen)
-                self._seen = providers.stamp
-                for at in {at for root in changed for at in self._by_root[root]}:
-                    score = answer.present_score(at)
-                    if score != self._scores[at]:
-                        self._scores[at] = score
-                        heappush(self._heap, (-score, self._ranks[at], at))
+                self._score_again(answer)
         while self._heap:
             score, _, at = self._heap[0]
             if -score != self._scores[at]:
@@ -349,6 +343,17 @@ class CandidateQueue:
                 # Another candidate of the same tree may be the next.
                 return None
         return None
+
+    def _score_again(self, answer: Answer) -> None:
+        """Score the candidates in trees from which something was promised since the last time."""
+        providers = self._forest.providers
+        changed = providers.touched_since(self._by_root, self._seen)
+        self._seen = providers.stamp
+        for at in {at for root in changed for at in self._by_root[root]}:
+            score = answer.present_score(at)
+            if score != self._scores[at]:
+                self._scores[at] = score
+                heappush(self._heap, (-score, self._ranks[at], at))
 
 
 def proposal_of(element: Element, names: Names, query: CandidateQuery) -> Proposal:

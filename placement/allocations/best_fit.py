@@ -5,9 +5,9 @@ and sees the other claim. Only a search that began after the call may answer tha
 
 Many consumers are searched for one after another on one forest (CandidateQueue). They claim in one
 transaction, which locks consumers and then providers in ascending order. Callers that ask at one time with
-one query, each for one consumer, are gathered: they cost one look, one search and one statement. This never
+one query, each for one consumer, are coalesced: they cost one look, one search and one statement. This never
 gives more than there is, nor half of a claim. It decides on all that was committed when the search began.
-Gathered callers either all get something in one statement, or each goes on as if it were alone.
+Coalesced callers either all get something in one statement, or each goes on as if it were alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import zip_longest
 
 from placement.allocations.applications import (
     AllLost,
@@ -34,23 +33,19 @@ from placement.allocations.applications import (
     held_already,
 )
 from placement.allocations.candidates import CandidateSearch
-from placement.allocations.claims import Claims, Terms, count_refused, count_repeated, count_won
+from placement.allocations.claim_metrics import count_refused
+from placement.allocations.claims import Claims, ClaimTerms
 from placement.allocations.coalescing import RequestCoalescer
-from placement.allocations.group_rules import (
-    ConsumersSnapshot,
-    Decision,
-    GroupPlacer,
-    MemberHolding,
-    RuleKept,
-)
+from placement.allocations.consumers_snapshot import ConsumersSnapshot
+from placement.allocations.group_rules import Decision, GroupPlacer, MemberHolding, RuleKept
 from placement.allocations.holdings import ConsumerHoldings, Holdings
 from placement.allocations.world import WorldRequest, imagining
 from placement.engine.domain import errors, request_scope
-from placement.engine.domain.groups import MemberRule
-from placement.engine.domain.identifiers import portions
+from placement.engine.domain.member_rules import MemberRule
+from placement.engine.domain.portions import portions
 from placement.engine.domain.request_scope import Initiator, initiator
-from placement.providers import view as scoping
-from placement.providers.view import View
+from placement.metrics.catalog import CLAIMS
+from placement.providers.view import View, stored_group
 from placement.storage.database import Attempts
 
 _KIND = "consumer"
@@ -73,7 +68,7 @@ class NotAll(errors.Conflict):
     """A refusal of a whole claim because too many members got nothing; `refused`: the reasons by place."""
 
     def __init__(self, refused: Mapping[int, errors.PlacementError]) -> None:
-        super().__init__(f"nothing was claimed: {len(refused)} of the members could have nothing")
+        super().__init__(f"nothing was claimed: {len(refused)} of the members fit nowhere")
         self.refused = refused
 
 
@@ -99,7 +94,7 @@ class ClaimAttempt:
     """The attempts of one call: consumers that wait, candidates lost to other writers, and the time limit."""
 
     applications: Sequence[ClaimApplication]
-    together: MemberOptions
+    options: MemberOptions
     waiting: dict[int, ClaimApplication] = field(init=False)
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     # The generations of consumers that exist and hold nothing.
@@ -125,7 +120,7 @@ class ClaimAttempt:
     @property
     def has_failed(self) -> bool:
         """Return whether too many consumers got nothing."""
-        return len(self.outcomes) + len(self.waiting) - len(self.refused) < self.together.minimum
+        return len(self.outcomes) + len(self.waiting) - len(self.refused) < self.options.minimum
 
     def settle(self, outcomes: Mapping[int, Outcome]) -> None:
         """Note the outcomes of some consumers."""
@@ -133,7 +128,7 @@ class ClaimAttempt:
         for place in outcomes:
             del self.waiting[place]
 
-    def decide(self, ruled: GroupPlacer, view: View | None, promised: Mapping[int, Outcome]) -> Decision:
+    def decide(self, placer: GroupPlacer, view: View | None, promised: Mapping[int, Outcome]) -> Decision:
         """Decide about the waiting consumers under the rules, and note that.
 
         `promised`: what others would hold, though nothing is written.
@@ -141,13 +136,13 @@ class ClaimAttempt:
         holding = [
             MemberHolding(
                 self.applications[place].name,
-                each.applicant.consumer_uuid,
+                each.claimant.consumer_uuid,
                 each.resources if place in promised else None,
             )
             for place, each in self.outcomes.items()
             if isinstance(each, ClaimedCandidate)
         ]
-        self.decision = ruled.decide(dict(self.waiting), holding, self.together.rules, view)
+        self.decision = placer.decide(dict(self.waiting), holding, self.options.rules, view)
         self.proven = self.proven and self.decision.proven
         return self.decision
 
@@ -160,15 +155,15 @@ class ClaimAttempt:
             return ClaimResults(outcomes)
         return ClaimResults(outcomes, self.proven, self.decision.rules)
 
-    def terms(self) -> Terms | None:
+    def terms(self) -> ClaimTerms | None:
         """Return the terms on which the waiting consumers may claim; None if there are none."""
-        some = [(each.applicant.consumer_uuid, each) for each in self.waiting.values()]
+        some = [(each.claimant.consumer_uuid, each) for each in self.waiting.values()]
         groups = {uuid: each.group for uuid, each in some if each.group is not None}
         cpus = {uuid: each.dedicated_cpus for uuid, each in some if each.dedicated_cpus}
-        standing = ConsumersSnapshot() if self.decision is None else self.decision.standing
-        if not (groups or cpus or standing.groups or standing.generations):
+        snapshot = ConsumersSnapshot() if self.decision is None else self.decision.snapshot
+        if not (groups or cpus or snapshot.groups or snapshot.generations):
             return None
-        return Terms(standing, groups, cpus)
+        return ClaimTerms(snapshot, groups, cpus)
 
 
 def in_rounds(applications: Sequence[ClaimApplication], settle: Rounds) -> ClaimResults:
@@ -176,49 +171,68 @@ def in_rounds(applications: Sequence[ClaimApplication], settle: Rounds) -> Claim
 
     Once some consumers hold something, the second round cannot fail.
     """
-    try:
-        settled = settle(applications, ())
-    except NotAll:
-        if all(each.fallback is None for each in applications):
-            raise
-        settled = None
-    held = [] if settled is None else settled.outcomes
-    fallbacks = [
-        None if held and not isinstance(held[place], NoCandidate) else each.fallback
-        for place, each in enumerate(applications)
-    ]
-    if settled is not None and not any(fallbacks):
-        return settled
+    first = _first_round(applications, settle)
+    held = [] if first is None else first.outcomes
+    fallbacks = _fallbacks(applications, held)
+    if first is not None and not any(fallbacks):
+        return first
     modest = [
-        replace(each, wish=fallback or each.wish, is_new=False)
+        replace(each, claim_query=fallback or each.claim_query, is_new=False)
         for each, fallback in zip(applications, fallbacks, strict=True)
     ]
     try:
-        again = settle(modest, held)
+        second = settle(modest, held)
     except (NotAll, errors.SearchTimeout, errors.Unavailable):
-        if settled is None or not any(isinstance(each, ClaimedCandidate) for each in held):
+        if first is None or not any(isinstance(each, ClaimedCandidate) for each in held):
             raise
         # The first round is written, and only this answer can tell the uuids of new consumers.
-        return replace(settled, proven=False)
-    # The second round finds what was given first as held, but it is fresh in this call.
-    outcomes = [
-        first if isinstance(first, ClaimedCandidate) else second
-        for first, second in zip_longest(held, again.outcomes)
+        return replace(first, proven=False)
+    return second if first is None else _joined(first, second)
+
+
+def _first_round(applications: Sequence[ClaimApplication], settle: Rounds) -> ClaimResults | None:
+    """Return the results of the first round; None if too few got something, and some have a fallback."""
+    try:
+        return settle(applications, ())
+    except NotAll:
+        if all(each.fallback is None for each in applications):
+            raise
+        return None
+
+
+def _fallbacks(applications: Sequence[ClaimApplication], held: Sequence[Outcome]) -> list[ClaimQuery | None]:
+    """Return the fallback of each consumer that found nothing; of all if nothing was written."""
+    return [
+        None if held and not isinstance(held[place], NoCandidate) else each.fallback
+        for place, each in enumerate(applications)
     ]
-    return replace(again, outcomes=outcomes, proven=again.proven and (settled is None or settled.proven))
+
+
+def _joined(first_results: ClaimResults, second_results: ClaimResults) -> ClaimResults:
+    """Return the results of both rounds.
+
+    The second round finds what was given first as held, but it is fresh in this call.
+    """
+    outcomes = [
+        given if isinstance(given, ClaimedCandidate) else later
+        for given, later in zip(first_results.outcomes, second_results.outcomes, strict=True)
+    ]
+    return replace(second_results, outcomes=outcomes, proven=first_results.proven and second_results.proven)
 
 
 class BestFit:
     """A use case that claims the best candidates of queries."""
 
+    for_bound_callers = True
+
     def __init__(
-        self, candidates: CandidateSearch, claims: Claims, holdings: Holdings, ruled: GroupPlacer
+        self, candidates: CandidateSearch, claims: Claims, holdings: Holdings, placer: GroupPlacer
     ) -> None:
         self._candidates = candidates
         self._claims = claims
         self._holdings = holdings
-        self._ruled = ruled
-        self._gathering: RequestCoalescer[tuple[ClaimApplication, Initiator], Outcome] = RequestCoalescer(
+        self._placer = placer
+        self._coalescer: RequestCoalescer[tuple[ClaimApplication, Initiator], Outcome] = RequestCoalescer(
             self._served_together, most=_MOST_GATHERED, patience_seconds=_PATIENCE_SECONDS
         )
 
@@ -232,13 +246,13 @@ class BestFit:
         def alone() -> Outcome:
             return self.claim_each([application])[0]
 
-        wish = application.wish
+        claim_query = application.claim_query
         # A claim that says more, as a member of many may, is served by itself.
-        is_plain = application == ClaimApplication(application.applicant, wish)
-        if is_plain and self._claims.can_batch:
+        is_plain = application == ClaimApplication(application.claimant, claim_query)
+        if is_plain and self._claims.can_put_new:
             # One caller searches for all and sees what it may see itself, so the scope is in the key.
-            key = wish.query.identity, wish.options, request_scope.visible_clusters()
-            outcome = self._gathering.ask(key, (application, initiator()), alone)
+            key = claim_query.query.identity, claim_query.options, request_scope.visible_clusters()
+            outcome = self._coalescer.ask(key, (application, initiator()), alone)
         else:
             outcome = alone()
         if isinstance(outcome, errors.PlacementError):
@@ -267,46 +281,46 @@ class BestFit:
         return found
 
     def claim_together(
-        self, applications: Sequence[ClaimApplication], together: MemberOptions
+        self, applications: Sequence[ClaimApplication], options: MemberOptions
     ) -> ClaimResults:
-        """Claim in one transaction, for at least so many consumers or for none, under rules between them.
+        """Claim in one transaction, under rules, for the least number of consumers at least, or for none.
 
         Consumers that get nothing may get their fallback. Raises NotAll, BadRequest naming the place in a
         rule, Unavailable, SearchTimeout.
         """
-        wanted, together = _in_groups(applications), _of_groups(together)
-        settled = in_rounds(wanted, lambda some, _: self._settled(some, together).settled())
+        applications, options = _in_groups(applications), _of_groups(options)
+        settled = in_rounds(applications, lambda some, _: self._settled(some, options).settled())
         _count_repeated(settled.outcomes)
         return settled
 
     def preview(
-        self, applications: Sequence[ClaimApplication], together: MemberOptions, world: WorldRequest
+        self, applications: Sequence[ClaimApplication], options: MemberOptions, world: WorldRequest
     ) -> ClaimResults:
-        """Return what `claim_together` would give in such a world; nothing is written. Raises as it does."""
-        together = _of_groups(together)
+        """Return the results of `claim_together` in such a world; write nothing. Raises as it does."""
+        options = _of_groups(options)
         with imagining(world):
-            view = self._ruled.view(world)
+            view = self._placer.view(world)
 
-            def previewed(some: Sequence[ClaimApplication], given: Sequence[Outcome]) -> ClaimResults:
-                contest = ClaimAttempt(some, together)
-                self._look(contest)
+            def previewed(applications: Sequence[ClaimApplication], given: Sequence[Outcome]) -> ClaimResults:
+                attempt = ClaimAttempt(applications, options)
+                self._look(attempt)
                 promised = {
                     place: each
                     for place, each in enumerate(given)
-                    if isinstance(each, ClaimedCandidate) and place in contest.waiting
+                    if isinstance(each, ClaimedCandidate) and place in attempt.waiting
                 }
-                contest.settle(promised)
-                decision = contest.decide(self._ruled, view, promised)
+                attempt.settle(promised)
+                decision = attempt.decide(self._placer, view, promised)
                 for place, proposal in decision.proposals.items():
-                    applicant, resources = some[place].applicant, proposal.resources
-                    claimed = ClaimedCandidate(applicant, 0, resources, False, proposal.mappings)
-                    contest.settle({place: claimed})
-                contest.settle(decision.refused)
-                return contest.settled()
+                    claimant, resources = applications[place].claimant, proposal.resources
+                    claimed = ClaimedCandidate(claimant, 0, resources, False, proposal.mappings)
+                    attempt.settle({place: claimed})
+                attempt.settle(decision.refused)
+                return attempt.settled()
 
             return in_rounds(_in_groups(applications), previewed)
 
-    # -- callers that are gathered ------------------------------------------------------------------
+    # -- callers that are coalesced -----------------------------------------------------------------
 
     def _served_together(self, asked: Gathered) -> Sequence[Outcome | None]:
         """Return the outcome of each caller, None where it is in doubt.
@@ -317,14 +331,14 @@ class BestFit:
             with request_scope.within(_COMMON_SECONDS):
                 view = self._candidates.view()
                 promises = Promises(view, many=True)
-                shortlist = CandidateQueue(self._candidates, promises, asked[0][0].wish, len(asked), set())
+                queue = CandidateQueue(self._candidates, promises, asked[0][0].claim_query, len(asked), set())
                 proposals: list[Proposal] = []
                 refused: Sequence[Outcome | None] = ()
                 try:
                     for _ in asked:
-                        proposals.append(shortlist.take())
+                        proposals.append(queue.take())
                 except NoCandidate as refusal:
-                    others = [each.applicant.consumer_uuid for each, _ in asked[len(proposals) :]]
+                    others = [each.claimant.consumer_uuid for each, _ in asked[len(proposals) :]]
                     # A consumer that exists may hold it already.
                     known = self._holdings.of_consumers(others)
                     refused = [None if uuid in known else NoCandidate(str(refusal)) for uuid in others]
@@ -333,173 +347,172 @@ class BestFit:
                     claim_of(each, proposal, {})
                     for (each, _), proposal in zip(served, proposals, strict=True)
                 ]
-                if claims and not self._claims.claim_together(claims, [actor for _, actor in served]):
+                if claims and not self._claims.put_new(claims, [actor for _, actor in served]):
                     return [None] * len(asked)
         except errors.PlacementError:
             # Each caller meets the error itself, or finds what was written although the outcome was unknown.
             return [None] * len(asked)
         given = [
-            fitted(each.applicant, claim, proposal)
+            fitted(each.claimant, claim, proposal)
             for (each, _), claim, proposal in zip(served, claims, proposals, strict=True)
         ]
         return [*given, *refused]
 
     # -- attempts -----------------------------------------------------------------------------------
 
-    def _settled(self, applications: Sequence[ClaimApplication], together: MemberOptions) -> ClaimAttempt:
-        """Return the contest with all outcomes, or with some of them if too many consumers got nothing."""
-        contest = ClaimAttempt(applications, together)
-        if together.rules and not all(each.is_new for each in applications):
+    def _settled(self, applications: Sequence[ClaimApplication], options: MemberOptions) -> ClaimAttempt:
+        """Return the attempt with all outcomes, or with some of them if too many consumers got nothing."""
+        attempt = ClaimAttempt(applications, options)
+        if options.rules and not all(each.is_new for each in applications):
             # Consumers that hold something already count in the rules.
-            self._look(contest)
-        while contest.waiting and not contest.has_failed:
-            self._join(contest)
+            self._look(attempt)
+        while attempt.waiting and not attempt.has_failed:
+            self._join(attempt)
             try:
-                proposals, refused = self._propose(contest)
+                proposals, refused = self._propose(attempt)
             except AllLost:
-                contest.lost.clear()
-                contest.attempts.pause()
+                attempt.lost.clear()
+                attempt.attempts.pause()
                 continue
             if refused:
                 # A repetition of this call may hold what seems to be missing, even for the same consumer.
-                if self._look(contest):
+                if self._look(attempt):
                     continue
-                contest.settle(refused)
-            if contest.waiting and not contest.has_failed:
-                self._compete(contest, proposals)
-        if not contest.has_failed:
-            self._join(contest)
-            if together.rules and contest.decision is None:
+                attempt.settle(refused)
+            if attempt.waiting and not attempt.has_failed:
+                self._compete(attempt, proposals)
+        if not attempt.has_failed:
+            self._join(attempt)
+            if options.rules and attempt.decision is None:
                 # All hold what they ask for, but the answer still has to tell whether the rules are kept.
-                contest.decide(self._ruled, None, {})
-        return contest
+                attempt.decide(self._placer, None, {})
+        return attempt
 
-    def _join(self, contest: ClaimAttempt) -> None:
-        """Put consumers that hold what they ask for already into their groups, each once."""
+    def _join(self, attempt: ClaimAttempt) -> None:
+        """Put consumers that already hold what they ask for into their groups, each once."""
         groups: dict[str, str] = {}
-        for place, each in contest.outcomes.items():
-            group = contest.applications[place].group
+        for place, each in attempt.outcomes.items():
+            group = attempt.applications[place].group
             is_held = isinstance(each, ClaimedCandidate) and not each.fresh
-            if group is not None and is_held and place not in contest.joined:
-                contest.joined.add(place)
-                groups[contest.applications[place].applicant.consumer_uuid] = group
+            if group is not None and is_held and place not in attempt.joined:
+                attempt.joined.add(place)
+                groups[attempt.applications[place].claimant.consumer_uuid] = group
         if groups:
             self._claims.join_groups(groups)
 
-    def _propose(self, contest: ClaimAttempt) -> tuple[dict[int, Proposal], dict[int, errors.PlacementError]]:
-        """Return what waiting consumers would get of the newest forest, and why others would get nothing."""
-        if contest.together.rules:
-            decision = contest.decide(self._ruled, None, {})
+    def _propose(self, attempt: ClaimAttempt) -> tuple[dict[int, Proposal], dict[int, errors.PlacementError]]:
+        """Return proposals from the newest forest for waiting consumers, and refusals of the others."""
+        if attempt.options.rules:
+            decision = attempt.decide(self._placer, None, {})
             return decision.proposals, decision.refused
-        wishes = Counter(application.wish for application in contest.waiting.values())
-        promises = Promises(self._candidates.view(), many=len(contest.waiting) > 1)
-        shortlists = {
-            wish: CandidateQueue(self._candidates, promises, wish, count, contest.lost)
-            for wish, count in wishes.items()
+        claim_queries = Counter(application.claim_query for application in attempt.waiting.values())
+        promises = Promises(self._candidates.view(), many=len(attempt.waiting) > 1)
+        queues = {
+            claim_query: CandidateQueue(self._candidates, promises, claim_query, count, attempt.lost)
+            for claim_query, count in claim_queries.items()
         }
         proposals: dict[int, Proposal] = {}
         refused: dict[int, errors.PlacementError] = {}
-        for place, application in contest.waiting.items():
+        for place, application in attempt.waiting.items():
             try:
-                shortlist = shortlists[application.wish]
-                proposals[place] = shortlist.take(shuffled=contest.was_lost)
+                queue = queues[application.claim_query]
+                proposals[place] = queue.take(shuffled=attempt.was_lost)
             except (NoCandidate, errors.BadRequest, errors.SearchTimeout) as error:
                 refused[place] = error
         return proposals, refused
 
-    def _compete(self, contest: ClaimAttempt, proposals: Mapping[int, Proposal]) -> None:
-        """Claim what was proposed to the waiting consumers, all or nothing. Raises Unavailable, Conflict."""
-        wanted = {place: (each, proposals[place]) for place, each in contest.waiting.items()}
-        under_rules = bool(contest.together.rules)
+    def _compete(self, attempt: ClaimAttempt, proposals: Mapping[int, Proposal]) -> None:
+        """Claim the proposals for the waiting consumers, all or nothing. Raises Unavailable, Conflict."""
+        wanted = {place: (each, proposals[place]) for place, each in attempt.waiting.items()}
+        under_rules = bool(attempt.options.rules)
         claims = {
-            place: claim_of(each, proposal, contest.generations, under_rules=under_rules)
+            place: claim_of(each, proposal, attempt.generations, under_rules=under_rules)
             for place, (each, proposal) in wanted.items()
         }
         try:
-            self._claims.replace(list(claims.values()), terms=contest.terms())
+            self._claims.put(list(claims.values()), terms=attempt.terms(), is_counted=False)
         except (errors.CapacityExceeded, errors.ConcurrentUpdate, errors.BadRequest) as error:
             # Taken by another call, by a repetition of this one, or deleted: the next look will tell.
             is_settled = False
             try:
-                contest.was_lost = True
-                if not contest.attempts.may_go_on():
+                attempt.was_lost = True
+                if not attempt.attempts.may_go_on():
                     raise errors.Unavailable(
                         "Other consumers kept claiming the same candidates; nothing was claimed, "
                         "try again later."
                     )
                 if len(wanted) > 1:
-                    contest.attempts.pause()
+                    attempt.attempts.pause()
                 else:
-                    contest.lost.update(proposal.key for _, proposal in wanted.values())
-                is_settled = self._look(contest)
+                    attempt.lost.update(proposal.key for _, proposal in wanted.values())
+                is_settled = self._look(attempt)
             finally:
                 # A consumer that holds it already has lost nothing.
                 if not is_settled:
                     count_refused(_KIND, error)
         except errors.PlacementError as error:
             # A Conflict means that some consumer may not claim.
-            if not isinstance(error, errors.Conflict) or not self._look(contest):
+            if not isinstance(error, errors.Conflict) or not self._look(attempt):
                 count_refused(_KIND, error)
                 raise
         else:
-            count_won(_KIND, len(wanted))
-            contest.settle(
+            CLAIMS.labels(_KIND, "won").inc(len(wanted))
+            attempt.settle(
                 {
-                    place: fitted(each.applicant, claims[place], proposal)
+                    place: fitted(each.claimant, claims[place], proposal)
                     for place, (each, proposal) in wanted.items()
                 }
             )
 
-    def _look(self, contest: ClaimAttempt) -> bool:
+    def _look(self, attempt: ClaimAttempt) -> bool:
         """Settle waiting consumers that hold something already or may never claim; return whether any do."""
-        applications = contest.waiting
+        applications = attempt.waiting
         known = self._holdings.of_consumers(
-            [application.applicant.consumer_uuid for application in applications.values()]
+            [application.claimant.consumer_uuid for application in applications.values()]
         )
-        contest.generations = {
+        attempt.generations = {
             uuid: held.consumer.generation for uuid, held in known.items() if not held.resources
         }
         asking: dict[ClaimQuery, dict[int, ConsumerHoldings]] = {}
         for place, application in applications.items():
-            held = known.get(application.applicant.consumer_uuid)
+            held = known.get(application.claimant.consumer_uuid)
             if held is not None:
-                asking.setdefault(application.wish, {})[place] = held
+                asking.setdefault(application.claim_query, {})[place] = held
         settled: dict[int, Outcome] = {}
-        for wish, holders in asking.items():
+        for claim_query, holders in asking.items():
             inside = self._candidates.inside_cluster(
-                wish.options, {uuid for held in holders.values() for uuid in held.resources}
+                claim_query.options, {uuid for held in holders.values() for uuid in held.resources}
             )
             for place, held in holders.items():
                 application = applications[place]
                 outcome = held_already(self._candidates, application, held, inside)
                 if isinstance(outcome, errors.Conflict) and application.fallback is not None:
-                    modest = replace(application, wish=application.fallback)
+                    modest = replace(application, claim_query=application.fallback)
                     instead = held_already(self._candidates, modest, held, inside)
                     outcome = instead if isinstance(instead, ClaimedCandidate) else outcome
                 if outcome is not None:
                     settled[place] = outcome
-        contest.settle(settled)
+        attempt.settle(settled)
         return bool(settled)
 
 
 def _in_groups(applications: Sequence[ClaimApplication]) -> Sequence[ClaimApplication]:
     """Return the applications with the names under which their groups are stored."""
     return [
-        each if each.group is None else replace(each, group=scoping.group(each.group))
-        for each in applications
+        each if each.group is None else replace(each, group=stored_group(each.group)) for each in applications
     ]
 
 
-def _of_groups(together: MemberOptions) -> MemberOptions:
+def _of_groups(options: MemberOptions) -> MemberOptions:
     """Return the conditions with the names under which the groups in rules are stored."""
     rules = (
-        replace(rule, groups=tuple(scoping.group(name) for name in rule.groups)) for rule in together.rules
+        replace(rule, groups=tuple(stored_group(name) for name in rule.groups)) for rule in options.rules
     )
-    return replace(together, rules=tuple(rules))
+    return replace(options, rules=tuple(rules))
 
 
 def _count_repeated(outcomes: Sequence[Outcome]) -> None:
     """Count the consumers that held what they asked for before the call."""
     held = sum(isinstance(each, ClaimedCandidate) and not each.fresh for each in outcomes)
     if held:
-        count_repeated(_KIND, held)
+        CLAIMS.labels(_KIND, "repeated").inc(held)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Any
 
 from marshmallow import missing as absent
@@ -18,12 +17,13 @@ from placement.engine.domain.explanation import (
     Shortage,
     Stage,
     describe,
+    hints,
     lacks,
     sentences,
     stage_sentence,
 )
-from placement.engine.domain.groups import Per, RuleKind
 from placement.engine.domain.inventories import MAX_FLOAT, MAX_INT
+from placement.engine.domain.member_rules import Per, RuleKind
 from placement.http import schemas as fields
 from placement.http.query_grammar import QueryBodySchema
 from placement.http.schemas import (
@@ -42,9 +42,9 @@ from placement.http.schemas import (
     Sequence,
     String,
     Uuid,
+    UuidOrName,
     VersionedSchema,
     amounts,
-    dumper,
     since,
     texts,
 )
@@ -98,6 +98,7 @@ class CandidatesBodySchema(QueryBodySchema):
     cluster = String(1, 255)
     prefer = Sequence(String(1, 300))
     explain = Boolean()
+    closed = Boolean()
 
 
 class ClaimantSchema(VersionedSchema):
@@ -141,7 +142,9 @@ class MemberSchema(VersionedSchema):
     flavor = Anything()
     image = Anything()
     options = Anything()
+    member_of = Anything()
     cluster = String(1, 255)
+    closed = Boolean()
 
 
 class RuleBodySchema(VersionedSchema):
@@ -151,7 +154,7 @@ class RuleBodySchema(VersionedSchema):
     per = Choice(list(Per))
     count = Integer(1, MAX_INT)
     max_skew = Integer(1, MAX_INT)
-    aggregates = Sequence(Uuid(), least=1, unique=True)
+    aggregates = Sequence(UuidOrName(), least=1, unique=True)
     resource_class = _name()
     trait = _name()
     depth = Integer(0, 1000)
@@ -181,7 +184,9 @@ class ClaimForManySchema(VersionedSchema):
     flavor = Anything()
     image = Anything()
     options = Anything()
+    member_of = Anything()
     cluster = String(1, 255)
+    closed = Boolean()
     # As nova's API shows it.
     server_group = Anything()
 
@@ -282,26 +287,28 @@ class ConditionShownSchema(AnswerSchema):
     kind = Choice(list(ConditionKind))
     resource_class = String(metadata=OPTIONAL)
     wanted = Integer(metadata=OPTIONAL)
-    required = Sequence(texts(), metadata=OPTIONAL, source=lambda condition: condition.required or None)
-    forbidden = texts(metadata=OPTIONAL, source=lambda condition: condition.forbidden or None)
+    required = Sequence(texts(), metadata=OPTIONAL, source=fields.unless_empty("required"))
+    forbidden = texts(metadata=OPTIONAL, source=fields.unless_empty("forbidden"))
 
 
 class StageShownSchema(AnswerSchema):
     """A condition, and how many providers or trees met it."""
 
     group = String(nullable=True)
-    condition = String(source=describe)
+    condition = String(source=InContext(describe))
     kind = Choice(list(ConditionKind), source="condition.kind")
     resource_class = String(metadata=OPTIONAL, source="condition.resource_class")
     wanted = Integer(metadata=OPTIONAL, source="condition.wanted")
-    required = Sequence(texts(), metadata=OPTIONAL, source=lambda stage: stage.condition.required or None)
-    forbidden = texts(metadata=OPTIONAL, source=lambda stage: stage.condition.forbidden or None)
+    required = Sequence(texts(), metadata=OPTIONAL, source=fields.unless_empty("condition.required"))
+    forbidden = texts(metadata=OPTIONAL, source=fields.unless_empty("condition.forbidden"))
     counted = Choice(list(CountedUnit))
     came = Integer()
     providers = Integer(
         nullable=True, source=lambda stage: None if stage.counted is CountedUnit.TREES else stage.passed
     )
     trees = Integer()
+    trees_came = Integer()
+    at_least = Boolean(metadata=OPTIONAL, source=fields.unless_empty("at_least"))
     sentence = String(source=InContext(stage_sentence))
 
 
@@ -319,7 +326,7 @@ class ShortageShownSchema(AnswerSchema):
     resource_class = String(metadata=OPTIONAL)
     wanted = Integer(metadata=OPTIONAL, source=lambda shortage: shortage.wanted if shortage.missing else None)
     free = Integer(metadata=OPTIONAL, source=lambda shortage: shortage.free if shortage.missing else None)
-    missing = Integer(metadata=OPTIONAL, source=lambda shortage: shortage.missing or None)
+    missing = Integer(metadata=OPTIONAL, source=fields.unless_empty("missing"))
     condition = Object(ConditionShownSchema, metadata=OPTIONAL)
 
 
@@ -331,8 +338,8 @@ def _empty_stage(explanation: Explanation) -> Stage:
 def _of_first(member: str, otherwise: Any = None) -> InContext:
     """Return a source in the first shortage of a near miss that is one provider or node."""
 
-    def read(miss: Miss, explanation: Explanation) -> Any:
-        if not miss.shortages or _empty_stage(explanation).counted is CountedUnit.TREES:
+    def read(miss: Miss, _: Explanation) -> Any:
+        if not miss.shortages or miss.is_tree:
             return otherwise
         return getattr(miss.shortages[0], member)
 
@@ -347,31 +354,68 @@ class NearMissSchema(AnswerSchema):
     wanted = Integer(metadata=OPTIONAL, source=_of_first("wanted"))
     free = Integer(metadata=OPTIONAL, source=_of_first("free"))
     missing = Integer(metadata=OPTIONAL, source=_of_first("missing"))
-    lacking_groups = texts(metadata=OPTIONAL, source=lambda miss: miss.lacking_groups or None)
-    lacking = texts(metadata=OPTIONAL, source=lambda miss: miss.lacking or None)
-    unwanted = texts(metadata=OPTIONAL, source=lambda miss: miss.unwanted or None)
+    lacking_groups = texts(metadata=OPTIONAL, source=fields.unless_empty("lacking_groups"))
+    lacking = texts(metadata=OPTIONAL, source=fields.unless_empty("lacking"))
+    unwanted = texts(metadata=OPTIONAL, source=fields.unless_empty("unwanted"))
     shortages = Sequence(
-        Object(ShortageShownSchema), metadata=OPTIONAL, source=lambda miss: miss.shortages or None
+        Object(ShortageShownSchema), metadata=OPTIONAL, source=fields.unless_empty("shortages")
     )
-    reasons = texts(metadata=OPTIONAL, source=lambda miss: miss.words or None)
+    reasons = texts(metadata=OPTIONAL, source=fields.unless_empty("words"))
     sentences = texts(source=InContext(lambda miss, given: lacks(miss, _empty_stage(given), given)))
 
 
-def _each(schema: type[AnswerSchema], read: Callable[[Explanation], Iterable[Any]]) -> InContext:
-    """Return a source of parts of an explanation."""
-    return InContext(lambda explanation, _: list(map(dumper(schema, context=explanation), read(explanation))))
+class OfferedSchema(AnswerSchema):
+    """What hosts have instead of a class, or a trait, that none of them has."""
+
+    missing = String()
+    kind = Choice(
+        [ConditionKind.RESOURCE_CLASS, ConditionKind.TRAITS],
+        source=lambda offered: ConditionKind.TRAITS if offered.is_trait else ConditionKind.RESOURCE_CLASS,
+    )
+    hosts = Integer()
+    names = texts()
+
+
+class OtherPlaceSchema(AnswerSchema):
+    """An aggregate, or that of a cluster, with hosts where the request fits."""
+
+    uuid = Uuid()
+    name = String(nullable=True)
+    is_cluster = Boolean()
+    hosts = Integer()
+
+
+class ElsewhereSchema(AnswerSchema):
+    """How many hosts of other places the request fits on, and in which aggregates they are."""
+
+    hosts = Integer()
+    places = Sequence(Object(OtherPlaceSchema))
+
+
+class MarginSchema(AnswerSchema):
+    """The class that ends first: how often what is free is enough for the request."""
+
+    resource_class = String()
+    wanted = Integer()
+    free = Integer()
+    room = Integer()
+    hosts = Integer()
 
 
 class ExplanationShownSchema(AnswerSchema):
     """The reasons why something fits, or why nothing does."""
 
-    stages = Sequence(Object(StageShownSchema), source=_each(StageShownSchema, lambda given: given.stages))
+    stages = Sequence(Object(StageShownSchema), source=fields.each_of(StageShownSchema, "stages"))
     first_empty = Integer(nullable=True)
     nearest = Sequence(
         Object(NearMissSchema),
-        source=_each(NearMissSchema, lambda given: () if given.first_empty is None else given.misses),
+        source=fields.each_of(NearMissSchema, "shown_misses"),
     )
     complete = Boolean()
+    offered = Object(OfferedSchema, metadata=OPTIONAL)
+    elsewhere = Object(ElsewhereSchema, metadata=OPTIONAL)
+    margin = Object(MarginSchema, metadata=OPTIONAL)
+    hints = texts(source=hints)
     sentences = texts(source=sentences)
 
 

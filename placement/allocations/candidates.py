@@ -4,38 +4,36 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from placement.allocations.kubernetes_resources import is_for_pods, node_class_of
 from placement.allocations.orders import candidates_order, order_of, order_remarks
-from placement.engine.domain import request_scope
-from placement.engine.domain.errors import BadRequest, RequestTimeout, SearchTimeout, Unavailable
-from placement.engine.domain.explanation import MOST_MISSES, Explanation, first_obstacle
+from placement.engine.domain import errors, request_scope
+from placement.engine.domain.explanation import IN_CLUSTER, MOST_MISSES, Explanation, first_obstacle
 from placement.engine.domain.groups import CandidateQuery
-from placement.engine.domain.inventories import NUMA_ROOT
+from placement.engine.domain.tree_specs import NUMA_ROOT
 from placement.engine.forest.arrays import Mask
 from placement.engine.scoring.order import Order, Scope
 from placement.engine.search.answer import Answer, JointAnswer
 from placement.engine.search.budget import Budget, SearchEnded
-from placement.engine.search.explanation import explain
+from placement.engine.search.conditions import IsIn, OffersClass
+from placement.engine.search.explanation import FoundCount, explain
 from placement.engine.search.query import (
     ForestOrder,
     ForestQuery,
     IsCoreTree,
-    IsIn,
-    OffersClass,
+    IsOpen,
     Preference,
-    Trace,
-    Vocabulary,
     slots_of,
 )
-from placement.engine.search.search import FoundCandidates, search, shuffled, trace_of_nothing
-from placement.http import context
+from placement.engine.search.search import FoundCandidates, search, shuffled
+from placement.engine.search.vocabulary import Vocabulary
 from placement.metrics.catalog import CANDIDATES, SEARCHES, STAGE_SECONDS
-from placement.providers import view as scoping
+from placement.providers.called import CalledUuids
 from placement.providers.statements import clusters, providers
 from placement.providers.statements.names import SHARING_TRAIT, Names
 from placement.providers.view import (
@@ -47,10 +45,9 @@ from placement.providers.view import (
     aggregates_of,
     resolve_group,
     trait_set,
+    visible_aggregates,
 )
 from placement.storage.database import Database
-
-# The options of our own search beyond the Placement grammar.
 
 
 class SoftCondition(NamedTuple):
@@ -74,6 +71,9 @@ class SearchOptions:
     `default_order`: the service's order counts instead of `order`. `strict`: `order` may list only resource
     classes that exist. `cluster_aggregate`: only trees of hosts in that aggregate, the one of `cluster`.
     `has_nodes`: `cluster` has Kubernetes nodes. `remarks`: parts of `order` without effect.
+    `open_only`: closed hosts are left out.
+    `own_words`: unknown names are refused in our words, with their place; else in the incumbent's.
+    `is_json`: errors name places in a JSON body.
     """
 
     order: Order | None = None
@@ -85,6 +85,13 @@ class SearchOptions:
     has_nodes: bool = False
     explain: bool = False
     remarks: tuple[str, ...] = ()
+    open_only: bool = False
+    own_words: bool = True
+    is_json: bool = False
+
+    def place_of(self, name: str) -> errors.RequestPlace:
+        """Return where an option stands in the request."""
+        return errors.option_place(name, is_json=self.is_json)
 
 
 NO_OPTIONS = SearchOptions()
@@ -94,7 +101,7 @@ def resolve_order(
     order: Order | None,
     asked: Set[str],
     options: SearchOptions,
-    known: Names,
+    known_names: Names,
     aggregates: Mapping[str, int],
 ) -> ForestOrder | None:
     """Return the order by ids for a request of the `asked` classes, None if nothing is to be ordered.
@@ -105,52 +112,56 @@ def resolve_order(
         return None
     order = order or Order(())
     listed = {name for strategy in order.strategies for name, _ in strategy.resources}
-    unknown = sorted(listed - known.class_ids.keys())
+    unknown = sorted(listed - known_names.class_ids.keys())
     if unknown and options.strict:
-        raise BadRequest(f"order_by: No such resource class {', '.join(unknown)}.")
+        raise errors.no_such(errors.NameKind.RESOURCE_CLASS, unknown, options.place_of("order_by"))
     if is_for_pods(asked, has_nodes=options.has_nodes):
         order = order.with_names(node_class_of, stored=True, scopes=(Scope.TREE,))
         listed = {name for strategy in order.strategies for name, _ in strategy.resources}
-    preferences = []
-    for soft in options.preferences:
-        traits, members = frozenset[int](), frozenset[int]()
-        if soft.trait is not None:
-            if soft.trait not in known.trait_ids:
-                raise BadRequest(f"prefer: No such trait {soft.trait}.")
-            traits = frozenset((known.trait_ids[soft.trait],))
-        elif soft.aggregate is not None and soft.aggregate in aggregates:
-            members = frozenset((aggregates[soft.aggregate],))
-        preferences.append(Preference(soft.weight, traits=traits, aggregates=members, absent=soft.absent))
     return ForestOrder(
         order,
-        {name: known.class_ids[name] for name in sorted(listed) if name in known.class_ids},
-        tuple(preferences),
+        {name: known_names.class_ids[name] for name in sorted(listed) if name in known_names.class_ids},
+        tuple(
+            _preference(soft, known_names, aggregates, options.place_of("prefer"))
+            for soft in options.preferences
+        ),
     )
 
 
-def refuse_unknown_names(known: Names, query: CandidateQuery) -> None:
+def _preference(
+    soft: SoftCondition, known_names: Names, aggregates: Mapping[str, int], place: errors.RequestPlace
+) -> Preference:
+    """Return a soft condition by ids. Raises BadRequest for an unknown trait."""
+    traits, members = frozenset[int](), frozenset[int]()
+    if soft.trait is not None:
+        if soft.trait not in known_names.trait_ids:
+            raise errors.no_such(errors.NameKind.TRAIT, (soft.trait,), place)
+        traits = frozenset((known_names.trait_ids[soft.trait],))
+    elif soft.aggregate is not None and soft.aggregate in aggregates:
+        members = frozenset((aggregates[soft.aggregate],))
+    return Preference(soft.weight, traits=traits, aggregates=members, absent=soft.absent)
+
+
+def refuse_unknown_names(known_names: Names, query: CandidateQuery) -> None:
     """Raise BadRequest naming the first place in a query with classes or traits that do not exist.
 
     Source: placement-api.md, "Candidates by JSON".
     """
-    mentions: list[tuple[str, Collection[str], bool]] = []
+    class_ids, trait_ids = known_names.class_ids, known_names.trait_ids
+    negative = "forbidden" if query.is_json else "required"
     for group in query.groups:
         required = frozenset[str]().union(*group.required)
-        mentions += [
-            (query.place(group, "resources"), group.resources, True),
-            (query.place(group, "required"), required, False),
-            (query.place(group, "forbidden" if query.is_json else "required"), group.forbidden, False),
-        ]
-    mentions += [
-        ("root_required", query.root_required, False),
-        ("root_forbidden" if query.is_json else "root_required", query.root_forbidden, False),
-    ]
-    for place, names, is_class in mentions:
-        ids = known.class_ids if is_class else known.trait_ids
-        unknown = sorted(name for name in names if name not in ids)
-        if unknown:
-            what = "resource class" if is_class else "trait"
-            raise BadRequest(f"{place}: No such {what} {', '.join(unknown)}.")
+        for kind, member, names, ids in (
+            (errors.NameKind.RESOURCE_CLASS, "resources", group.resources, class_ids),
+            (errors.NameKind.TRAIT, "required", required, trait_ids),
+            (errors.NameKind.TRAIT, negative, group.forbidden, trait_ids),
+        ):
+            if not ids.keys() >= set(names):
+                raise errors.no_such(kind, set(names) - ids.keys(), query.place(group, member))
+    for member, names in (("required", query.root_required), (negative, query.root_forbidden)):
+        if not trait_ids.keys() >= names:
+            place = query.place_of(f"root_{member}")
+            raise errors.no_such(errors.NameKind.TRAIT, names - trait_ids.keys(), place)
 
 
 def _aggregates_in(query: CandidateQuery, options: SearchOptions) -> list[frozenset[str]]:
@@ -187,11 +198,15 @@ class SearchSettings:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """One finished search; its explanation names providers only if it was asked for."""
+    """One finished search; its explanation names providers only if it was asked for.
+
+    `in_full` explains a search that found nothing, on the forest that was searched. Raises SearchEnded.
+    """
 
     answer: Answer
     names: Names
     explanation: Explanation | None = None
+    in_full: Callable[[], Explanation] | None = None
 
     def uses(self, roots: Sequence[str], classes: Collection[str]) -> dict[str, dict[str, tuple[int, int]]]:
         """Return capacity and use by class, as searched, of the trees with these roots (uuids)."""
@@ -200,16 +215,27 @@ class SearchResult:
         return {root: {ids[of]: use for of, use in by_class.items()} for root, by_class in found}
 
 
+class _Searched(NamedTuple):
+    """The candidates of one query, why there are so few, and the way to explain nothing in full."""
+
+    found: FoundCandidates
+    explanation: Explanation | None
+    in_full: Callable[[], Explanation] | None
+
+
 class CandidateSearch:
     """A use case that finds where a request fits."""
+
+    for_bound_callers = True
 
     def __init__(self, database: Database, keeper: ForestKeeper, settings: SearchSettings) -> None:
         self._database = database
         self._keeper = keeper
         self._settings = settings
+        self.called = CalledUuids(database, keeper)
 
     def view(self) -> View:
-        """Return what a search would see now. Raises Unavailable."""
+        """Return the present view of the forest for a search. Raises Unavailable."""
         with STAGE_SECONDS.labels("catch_up").time():
             return self._keeper.current()
 
@@ -226,24 +252,18 @@ class CandidateSearch:
         wanted = self.wanted(view, query, options, aggregates)
         if among is not None:
             wanted = tuple(replace(each, among=among) for each in wanted)
-        (candidates, why), *on_cores = (
-            self._search(view, query, each, options, aggregates) for each in wanted
-        )
-        answer = Answer(view.forest, candidates)
-        for cored, core_why in on_cores:
-            # In the order of `queries_of`.
+        first = self._search(view, query, wanted[0], options, aggregates)
+        result = SearchResult(Answer(view.forest, first.found), view.names, first.explanation, first.in_full)
+        if len(wanted) > 1:
+            on_cores = self._search(view, query, wanted[1], options, aggregates)
             most = min(wanted[0].maximum, query.limit or wanted[0].maximum)
-            answer = JointAnswer(view.forest, (candidates, cored), most)
-            # The explanation is that of the core trees, unless only the others have candidates.
-            if not len(candidates.candidates) or len(cored.candidates):
-                why = core_why
-        found = SearchResult(answer, view.names, why)
-        count = len(found.answer)
+            result = _joined_with_core_trees(view, first, on_cores, most)
+        count = len(result.answer)
         SEARCHES.labels("found" if count else "empty").inc()
         CANDIDATES.observe(count)
-        if found.explanation is not None and not count:
-            LOG.info("no candidates: %s", first_obstacle(found.explanation))
-        return found
+        if result.explanation is not None and not count:
+            LOG.info("no candidates: %s", first_obstacle(result.explanation))
+        return result
 
     def budget(self) -> Budget:
         """Return the budget of one search from now on, which ends early if the caller goes away."""
@@ -262,7 +282,7 @@ class CandidateSearch:
         """
         if aggregates is None:
             aggregates = self._aggregates(view, query, options)
-        wanted = self._resolve(view.names, query, options, aggregates)
+        wanted = self._resolve(view, query, options, aggregates)
         _refuse_shared_splits(view, wanted, query)
         if query.on_core_trees is None:
             return (wanted,)
@@ -273,7 +293,7 @@ class CandidateSearch:
             # There are no core trees where the query looks.
             return (wanted,)
         on_cores = replace(query.on_core_trees, limit=query.limit)
-        cores = self._resolve(view.names, on_cores, options, aggregates)
+        cores = self._resolve(view, on_cores, options, aggregates)
         others = replace(wanted, tree_kind=replace(is_core, wanted=False))
         return others, replace(cores, tree_kind=is_core)
 
@@ -283,7 +303,7 @@ class CandidateSearch:
         return len(search.answer) >= most
 
     def asked_of(self, query: CandidateQuery, uuids: Iterable[str]) -> CandidateQuery:
-        """Return what the query asks of the trees of these providers."""
+        """Return the query that counts for the trees of these providers."""
         if query.on_core_trees is None:
             return query
         view = self._keeper.current()
@@ -295,73 +315,107 @@ class CandidateSearch:
         self,
         view: View,
         query: CandidateQuery,
-        wanted: ForestQuery,
+        forest_query: ForestQuery,
         options: SearchOptions,
         aggregates: Mapping[str, int],
-    ) -> tuple[FoundCandidates, Explanation | None]:
+    ) -> _Searched:
 
-        def explained(asked: ForestQuery, trace: Trace, most: int) -> Explanation:
+        def explained(explained_query: ForestQuery, found: FoundCandidates, *, in_full: bool) -> Explanation:
             called = {
-                id_: f"of cluster {options.cluster}" if uuid == options.cluster_aggregate else uuid
+                id_: f"{IN_CLUSTER}{options.cluster}" if uuid == options.cluster_aggregate else uuid
                 for uuid, id_ in aggregates.items()
             }
             empty = sorted(frozenset().union(*_aggregates_in(query, options)) - aggregates.keys())
             # All of these are one to the search.
             called[NO_AGGREGATE] = (
-                f"{empty[0]} (no provider is in it)" if len(empty) == 1 else "that no provider is in"
+                f"{empty[0]} (no provider is in it)" if len(empty) == 1 else "without providers"
             )
-            words = Vocabulary(view.names.classes, view.names.traits, called)
-            sharing = view.sharing.of(view.forest, asked.sharing_trait)
-            return explain(view.forest, sharing, asked, trace, words, most)
+            if empty == [options.cluster_aggregate]:
+                called[NO_AGGREGATE] = f"{IN_CLUSTER}{options.cluster}"
+            vocabulary = Vocabulary(view.names.classes, view.names.traits, called)
+            sharing = view.sharing.of(view.forest, explained_query.sharing_trait)
+            number = len(found.candidates)
+            found_count = FoundCount(number, complete=number < explained_query.maximum)
+            most = MOST_MISSES if in_full else 1
+            return explain(
+                view.forest, sharing, explained_query, found_count, vocabulary, most, in_full=in_full
+            )
 
-        trace = Trace(one_by_one=True) if options.explain else None
+        def in_brief(*, in_full: bool) -> Explanation:
+            seconds = request_scope.remaining(_SECONDS_FOR_THE_LOG)
+            budget = Budget(seconds, request_scope.caller_is_gone)
+            return explained(replace(forest_query, budget=budget), found, in_full=in_full)
+
         explanation = None
         try:
-            found = search(view.forest, view.sharing, wanted, trace, score_cache=view.score_cache)
-            if trace is not None:
-                explanation = explained(wanted, trace, MOST_MISSES)
+            found = search(view.forest, view.sharing, forest_query, score_cache=view.score_cache)
+            if options.explain:
+                try:
+                    explanation = explained(forest_query, found, in_full=True)
+                except SearchEnded as ended:
+                    if ended.abandoned:
+                        raise
+                    # The candidates are there, and took all of the time.
+                    explanation = in_brief(in_full=False)
         except SearchEnded as ended:
             SEARCHES.labels("abandoned" if ended.abandoned else "timeout").inc()
-            raise self._timeout(wanted, ended) from ended
+            raise self._timeout(forest_query, ended) from ended
         if explanation is not None:
-            explanation = replace(explanation, names=self._called(explanation))
-        for stage, seconds in wanted.budget.stage_seconds.items():
+            explanation = self._named(explanation)
+        for stage, seconds in forest_query.budget.stage_seconds.items():
             STAGE_SECONDS.labels(stage).observe(seconds)
-        if self._settings.randomize and wanted.order is None:
+        if self._settings.randomize and forest_query.order is None:
             found = shuffled(found, query.limit, random.getrandbits(32))
-        if trace is None and not len(found.candidates):
+        if options.explain:
+            return _Searched(found, explanation, None)
+        if not len(found.candidates):
             with suppress(SearchEnded):
-                brief = replace(wanted, budget=Budget(_SECONDS_FOR_THE_LOG, request_scope.caller_is_gone))
-                explanation = explained(brief, trace_of_nothing(view.forest, view.sharing, brief), 1)
-        return found, explanation
+                explanation = in_brief(in_full=False)
+        return _Searched(found, explanation, partial(in_brief, in_full=True))
 
-    def _called(self, explanation: Explanation) -> Mapping[str, str]:
-        """Return the names by uuid of the providers that are mentioned."""
-        if not explanation.providers:
-            return {}
+    def _named(self, explanation: Explanation, form: str = "{name}") -> Explanation:
+        """Return the explanation with the names of what it mentions; `form` is for names of providers."""
+        elsewhere, mentioned = explanation.elsewhere, list(explanation.providers)
+        ids = explanation.aggregate_ids.union(each.id for each in (elsewhere.places if elsewhere else ()))
+        if not (mentioned or ids):
+            return explanation
         with self._database.read() as connection:
-            return providers.names_by_uuid(connection, list(explanation.providers))
+            found = providers.names_by_uuid(connection, mentioned) if mentioned else {}
+            aggregates = clusters.aggregates_by_id(connection, ids) if ids else {}
+        called = {uuid: form.format(name=name, uuid=uuid) for uuid, name in found.items()}
+        called |= {each.uuid: each.name for each in aggregates.values() if each.name}
+        if elsewhere is not None:
+            known = ((place, aggregates[place.id]) for place in elsewhere.places if place.id in aggregates)
+            others = (
+                place._replace(uuid=each.uuid, name=each.name, is_cluster=each.cluster is not None)
+                for place, each in known
+            )
+            elsewhere = elsewhere._replace(places=tuple(others))
+        return replace(explanation, names=called, elsewhere=elsewhere)
 
     def reason_of(self, search: SearchResult) -> str:
         """Return why a search found nothing, with names and uuids of providers."""
-        if search.explanation is None:
+        explanation = search.explanation
+        if search.in_full is not None:
+            with suppress(SearchEnded):
+                explanation = search.in_full()
+        if explanation is None:
             return "nothing fits"
-        names = {uuid: f"{name} ({uuid})" for uuid, name in self._called(search.explanation).items()}
-        return first_obstacle(replace(search.explanation, names=names))
+        return first_obstacle(self._named(explanation, "{name} ({uuid})"))
 
-    def _timeout(self, wanted: ForestQuery, ended: SearchEnded) -> Unavailable:
+    def _timeout(self, forest_query: ForestQuery, ended: SearchEnded) -> errors.Unavailable:
         if ended.abandoned:
-            return SearchTimeout("The caller went away, so the search was ended.")
-        if request_scope.is_over() and not wanted.budget.dead_ends:
+            return errors.SearchTimeout("The caller went away, so the search was ended.")
+        if request_scope.is_over() and not forest_query.budget.dead_ends:
             # A slow database may leave the search no time, which says nothing about the query.
-            return RequestTimeout("the search")
+            return errors.RequestTimeout("the search")
         # The groups that found no place most often; all groups if none stood out.
-        dead_ends = wanted.budget.dead_ends
+        dead_ends = forest_query.budget.dead_ends
         hard = _HARD * max(dead_ends.values(), default=0)
-        slots = enumerate(slots_of(wanted))
-        hardest = dict.fromkeys(slot.suffix for number, slot in slots if dead_ends[number] >= hard)
-        called = [f"group {suffix}" if suffix else "the unsuffixed group" for suffix in hardest]
-        return SearchTimeout(
+        slots = enumerate(slots_of(forest_query))
+        hardest = dict.fromkeys(slot.group.suffix for number, slot in slots if dead_ends[number] >= hard)
+        called = [f"group {suffix}" if suffix else "the base group" for suffix in hardest]
+        return errors.SearchTimeout(
             f"The search took longer than {self._settings.seconds:g} s ([placement] search_timeout) and was "
             f"ended. Hard to place: {', '.join(called)}. Ask for fewer groups at once, or narrow "
             "them by traits, aggregates or in_tree; if fewer candidates are enough, set a limit."
@@ -370,31 +424,39 @@ class CandidateSearch:
     def _aggregates(self, view: View, query: CandidateQuery, options: SearchOptions) -> Mapping[str, int]:
         """Return the ids of all aggregates that are mentioned."""
         ids = aggregate_ids(self._database, _aggregates_in(query, options))
-        return scoping.aggregates(view.forest, ids)
+        return visible_aggregates(view.forest, ids)
 
     def _resolve(
-        self, known: Names, query: CandidateQuery, options: SearchOptions, aggregates: Mapping[str, int]
+        self, view: View, query: CandidateQuery, options: SearchOptions, aggregates: Mapping[str, int]
     ) -> ForestQuery:
+        known_names = view.names
         if len(query.groups) > _MOST_GROUPS:
-            raise BadRequest(f"{len(query.groups)} groups are more than {_MOST_GROUPS}, too many for a query")
-        if query.is_json or context.is_own():
-            refuse_unknown_names(known, query)
+            raise errors.BadRequest(
+                f"{len(query.groups)} groups are more than {_MOST_GROUPS}, too many for a query"
+            )
+        if options.own_words:
+            refuse_unknown_names(known_names, query)
         order = self._settings.order if options.default_order else options.order
         asked = frozenset(name for group in query.groups for name in group.resources)
-        by_score = resolve_order(order, asked, options, known, aggregates)
+        by_score = resolve_order(order, asked, options, known_names, aggregates)
         # A random choice needs all of the candidates to choose from.
         limit = None if self._settings.randomize and by_score is None else query.limit
         bounds = [bound for bound in (limit, self._settings.maximum) if bound is not None]
+        # The cluster is the first that an explanation asks for.
         home = () if options.cluster_aggregate is None else (frozenset((options.cluster_aggregate,)),)
+        places = aggregate_sets(aggregates, (*home, *query.root_member_of))
+        open_hosts = self._keeper.open_hosts(view) if options.open_only else None
         return ForestQuery(
-            groups=tuple(resolve_group(known, group, aggregates) for group in query.groups),
-            sharing_trait=known.trait_ids[SHARING_TRAIT],
+            groups=tuple(resolve_group(known_names, group, aggregates) for group in query.groups),
+            sharing_trait=known_names.trait_ids[SHARING_TRAIT],
             maximum=max(1, min(bounds)) if bounds else 2**31,
             isolate=query.isolate,
             same_subtree=query.same_subtree,
-            root_required=tuple(trait_set(known, [trait]) for trait in sorted(query.root_required)),
-            root_forbidden=trait_set(known, query.root_forbidden),
-            root_member_of=aggregate_sets(aggregates, (*query.root_member_of, *home)),
+            root_required=tuple(trait_set(known_names, [trait]) for trait in sorted(query.root_required)),
+            root_forbidden=trait_set(known_names, query.root_forbidden),
+            root_member_of=places,
+            open_hosts=_open_among(view, places, open_hosts),
+            open_elsewhere=open_hosts,
             one_provider_per_tree=query.one_provider_per_tree,
             depth_first=self._settings.depth_first,
             order=by_score,
@@ -409,19 +471,28 @@ class CandidateSearch:
         preferences: tuple[SoftCondition, ...] = (),
         *,
         explain: bool = False,
+        closed: bool = False,
+        is_json: bool = False,
     ) -> SearchOptions:
         """Return the options of a request; its order is `order_by`, else the cluster's, else the service's.
 
-        Raises BadRequest naming the parameter.
+        `closed`: closed hosts count as well. `is_json`: they come from a body. Raises BadRequest naming the
+        parameter or member.
         """
-        found = None
+        found, place_of = None, partial(errors.option_place, is_json=is_json)
         if cluster is not None:
             with self._database.read() as connection:
                 found = clusters.find(connection, cluster)
+                words = "" if found else clusters.none_found(connection, cluster)
             if found is None:
-                raise BadRequest(f"cluster: No cluster {cluster} found")
+                raise errors.BadRequest(
+                    words,
+                    place=place_of("cluster"),
+                    value=cluster,
+                    known=errors.NamesOf(errors.NameKind.CLUSTER),
+                )
         if order_by is not None:
-            order, is_given = order_of(order_by, "order_by"), True
+            order, is_given = order_of(order_by, place_of("order_by")), True
         else:
             order, is_given = candidates_order({} if found is None else found.settings, stored=True)
         return SearchOptions(
@@ -433,7 +504,9 @@ class CandidateSearch:
             cluster_aggregate=None if found is None else found.aggregate_uuid,
             has_nodes=found is not None and found.nodes > 0,
             explain=explain,
-            remarks=() if order_by is None else order_remarks(order_by, "order_by"),
+            open_only=not closed,
+            is_json=is_json,
+            remarks=() if order_by is None else order_remarks(order_by, place_of("order_by")),
         )
 
     def inside_cluster(self, options: SearchOptions, uuids: Collection[str]) -> Collection[str]:
@@ -442,9 +515,9 @@ class CandidateSearch:
             return uuids
         forest = self._keeper.current().forest
         ids = aggregate_ids(self._database, [frozenset((options.cluster_aggregate,))])
-        inside = IsIn((frozenset(ids.values()),))
+        is_in_cluster = IsIn((frozenset(ids.values()),))
         rows = {uuid: row for uuid in uuids if (row := forest.row_of_uuid(uuid)) >= 0}
-        flags = inside.among(forest, forest.providers.root[list(rows.values())])
+        flags = is_in_cluster.among(forest, forest.providers.root[list(rows.values())])
         return {uuid for uuid, is_inside in zip(rows, flags.tolist(), strict=True) if is_inside}
 
 
@@ -453,26 +526,53 @@ def queries_of(query: CandidateQuery) -> tuple[CandidateQuery, ...]:
     return (query,) if query.on_core_trees is None else (query, query.on_core_trees)
 
 
+def _joined_with_core_trees(
+    view: View, searched_others: _Searched, searched_cores: _Searched, most: int
+) -> SearchResult:
+    """Return the candidates of trees without cores, followed by the ones of core trees, `most` in all.
+
+    The explanation is that of the core trees, unless only the others have candidates.
+    """
+    told = (
+        searched_others
+        if len(searched_others.found.candidates) and not len(searched_cores.found.candidates)
+        else searched_cores
+    )
+    # In the order of `queries_of`.
+    answer = JointAnswer(view.forest, (searched_others.found, searched_cores.found), most)
+    return SearchResult(answer, view.names, told.explanation, told.in_full)
+
+
+def _open_among(view: View, places: tuple[frozenset[int], ...], open_hosts: IsOpen | None) -> IsOpen | None:
+    """Return the condition that hosts are open; None if all hosts in these aggregates are."""
+    forest = view.forest
+    if open_hosts is None or not places:
+        return open_hosts
+    roots = forest.roots[IsIn(places).among(forest, forest.roots)]
+    return None if open_hosts.among(forest, roots).all() else open_hosts
+
+
 def _is_core_tree(view: View) -> IsCoreTree:
     classes, traits = view.names.class_ids, view.names.trait_ids
     return IsCoreTree(classes["MEMORY_MB"], classes["PCPU"], traits[NUMA_ROOT])
 
 
-def _refuse_shared_splits(view: View, wanted: ForestQuery, query: CandidateQuery) -> None:
+def _refuse_shared_splits(view: View, forest_query: ForestQuery, query: CandidateQuery) -> None:
     """Raise BadRequest if only sharing providers offer a split class, unless `same_subtree` names its group.
 
     Source: placement-api.md, "Split amounts".
     """
     named = frozenset().union(*query.same_subtree)
-    for group, resolved in zip(query.groups, wanted.groups, strict=True):
-        if not group.is_split or group.suffix in named:
+    for group, resolved in zip(query.groups, forest_query.groups, strict=True):
+        if not resolved.split or not group.is_split or group.suffix in named:
             continue
-        sharers = view.sharing.of(view.forest, wanted.sharing_trait).mask(view.forest.count)
+        sharers = view.sharing.of(view.forest, forest_query.sharing_trait).mask(view.forest.count)
         for class_id in resolved.split:
             offering = OffersClass(class_id).everywhere(view.forest)
             if len(offering) and sharers[offering].all():
-                where, name = query.place(group, "split"), view.names.classes[class_id]
-                raise BadRequest(
-                    f"{where}: only sharing providers offer {name}, and no amount is split over these; "
-                    "ask for it without split"
+                name = view.names.classes[class_id]
+                raise errors.BadRequest(
+                    f"only sharing providers offer {name}, and amounts cannot be split over these; "
+                    "ask for it without split",
+                    place=query.place(group, "split"),
                 )

@@ -1,4 +1,4 @@
-"""Gathering: of callers that ask for one thing at one time, one serves the others.
+"""The coalescing of requests: of callers that ask for one thing at one time, one serves the others.
 
 The first caller begins at once and works for itself. Callers that come meanwhile wait; when it is done, one
 of them works for all of them. Their number follows from how long the work takes: no caller waits for others
@@ -11,27 +11,27 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
-Asked = TypeVar("Asked")
-Given = TypeVar("Given")
+CoalescedRequest = TypeVar("CoalescedRequest")
+CoalescedResponse = TypeVar("CoalescedResponse")
 
 
-class _Caller(Generic[Asked, Given]):
+class _Caller(Generic[CoalescedRequest, CoalescedResponse]):
     """A caller; in its turn, `crowd` are the callers it works for, itself first, and `later` came since."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: CoalescedRequest) -> None:
         self.asked = asked
-        self.given: Given | None = None
-        self.crowd: Sequence[_Caller[Asked, Given]] = ()
-        self.later: list[_Caller[Asked, Given]] = []
+        self.given: CoalescedResponse | None = None
+        self.crowd: Sequence[_Caller[CoalescedRequest, CoalescedResponse]] = ()
+        self.later: list[_Caller[CoalescedRequest, CoalescedResponse]] = []
         self.is_called = threading.Event()
 
 
-class RequestCoalescer(Generic[Asked, Given]):
-    """A gathering of requests that have one key; callers are threads."""
+class RequestCoalescer(Generic[CoalescedRequest, CoalescedResponse]):
+    """The coalescing of requests that have one key; callers are threads."""
 
     def __init__(
         self,
-        work: Callable[[Sequence[Asked]], Sequence[Given | None]],
+        work: Callable[[Sequence[CoalescedRequest]], Sequence[CoalescedResponse | None]],
         *,
         most: int,
         patience_seconds: float,
@@ -46,15 +46,17 @@ class RequestCoalescer(Generic[Asked, Given]):
         self._patience_seconds = patience_seconds
         self._lock = threading.Lock()
         # The callers that came since work began, by key; a key is present while a caller works.
-        self._waiting: dict[Hashable, list[_Caller[Asked, Given]]] = {}
+        self._waiting: dict[Hashable, list[_Caller[CoalescedRequest, CoalescedResponse]]] = {}
 
-    def ask(self, key: Hashable, asked: Asked, alone: Callable[[], Given]) -> Given:
+    def ask(
+        self, key: Hashable, asked: CoalescedRequest, alone: Callable[[], CoalescedResponse]
+    ) -> CoalescedResponse:
         """Return what `alone` gives, or what a caller that worked for many got for this one.
 
         `alone` is called for a single caller, and if the work for many failed or had nothing for the caller.
         Raises what `alone` raises, and in the caller that works for many what `work` raises.
         """
-        caller = _Caller[Asked, Given](asked)
+        caller = _Caller[CoalescedRequest, CoalescedResponse](asked)
         with self._lock:
             if key in self._waiting:
                 self._waiting[key].append(caller)
@@ -82,15 +84,15 @@ class RequestCoalescer(Generic[Asked, Given]):
     def _begin(
         self,
         key: Hashable,
-        crowd: Sequence[_Caller[Asked, Given]],
-        later: list[_Caller[Asked, Given]],
+        crowd: Sequence[_Caller[CoalescedRequest, CoalescedResponse]],
+        later: list[_Caller[CoalescedRequest, CoalescedResponse]],
     ) -> None:
         """Let the first of the crowd work for all of it; `later` holds the callers that wait."""
         self._waiting[key] = crowd[0].later = later
         crowd[0].crowd = crowd
         crowd[0].is_called.set()
 
-    def _end(self, key: Hashable, caller: _Caller[Asked, Given]) -> None:
+    def _end(self, key: Hashable, caller: _Caller[CoalescedRequest, CoalescedResponse]) -> None:
         """Call the next caller, unless one that had to wait too long has begun already."""
         with self._lock:
             waiting = caller.later
@@ -102,7 +104,7 @@ class RequestCoalescer(Generic[Asked, Given]):
             else:
                 del self._waiting[key]
 
-    def _serve(self, crowd: Sequence[_Caller[Asked, Given]]) -> None:
+    def _serve(self, crowd: Sequence[_Caller[CoalescedRequest, CoalescedResponse]]) -> None:
         try:
             found = self._work([caller.asked for caller in crowd])
             for caller, given in zip(crowd, found, strict=True):

@@ -1,87 +1,37 @@
-"""Decisions on what members of a claim would get under the rules between them, on the newest forest."""
+"""Decisions on the proposals for members of a claim under rules between them, on the newest forest."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
 
-from placement.allocations.applications import (
-    ClaimApplication,
-    ClaimQuery,
-    NoCandidate,
-    Proposal,
-    proposal_of,
-)
+from placement.allocations import applications
 from placement.allocations.candidates import CandidateSearch
-from placement.allocations.holdings import Holdings, held_by
+from placement.allocations.consumers_snapshot import ConsumersSnapshot
+from placement.allocations.holdings import Holdings
 from placement.allocations.statements import consumers
 from placement.allocations.world import WorldRequest, imagined, timeout
 from placement.engine.domain import errors, request_scope
-from placement.engine.domain.groups import MemberRule, Per, RuleKind
+from placement.engine.domain.claims import AmountsByProvider
+from placement.engine.domain.member_rules import MemberRule, Per, RuleKind
 from placement.engine.forest.arrays import Amounts, Mask
 from placement.engine.forest.inventories import Draw
 from placement.engine.forest.simulation import SimulatedForest
 from placement.engine.search.answer import Answer
 from placement.engine.search.budget import Budget, SearchEnded
-from placement.engine.search.members.board import MemberKind, PlacementState, room_below
-from placement.engine.search.members.places import (
-    AggregatePlaces,
-    HostPlaces,
-    Marker,
-    Places,
-    ProviderPlaces,
-    ResolvedRule,
-    places_of_each,
-    sharers_of,
-)
-from placement.engine.search.members.placing import MemberPlacing, PlacedMembers, hindrance
+from placement.engine.search.members import places as members_places
+from placement.engine.search.members.bounds import room_below
+from placement.engine.search.members.hindrances import hindrance
+from placement.engine.search.members.placing import MemberPlacing, PlacedMembers
+from placement.engine.search.members.state import MemberKind, PlacementState
+from placement.engine.search.members.tallies import ResolvedRule
 from placement.engine.search.ranking import ScoreCache
-from placement.providers import view as scoping
 from placement.providers.statements import names
 from placement.providers.statements.names import SHARING_TRAIT
-from placement.providers.view import View
-from placement.storage.database import Database, Transaction
-
-# The consumers that count in the rules of a claim beside its members, checked again when it is written.
-#
-# Groups are locked first, then consumers: of two claims into a group the second decides again, and sees the
-# first. Consumers that do not exist yet cannot be locked, so callers that add some at a time name a group.
-Held = Mapping[str, Mapping[str, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumersSnapshot:
-    """Consumers as they were found: `generations`, None for one that does not exist, and what they hold.
-
-    `groups`: the consumers in each group that counts.
-    """
-
-    groups: Mapping[str, Collection[str]] = field(default_factory=dict)
-    generations: Mapping[str, int | None] = field(default_factory=dict)
-    held: Mapping[str, Held] = field(default_factory=dict)
-
-    def confirm(self, transaction: Transaction, joined: Iterable[str]) -> None:
-        """Lock the consumers and groups, joined ones too. Raises ConcurrentUpdate if something changed."""
-        consumers.lock_groups(transaction, {*self.groups, *joined})
-        present = consumers.members(transaction, self.groups)
-        if any(present.get(name, set()) != set(uuids) for name, uuids in self.groups.items()):
-            raise errors.ConcurrentUpdate("another claim changed a group meanwhile")
-        locked = consumers.lock(transaction, self.generations) if self.generations else {}
-        for uuid, generation in self.generations.items():
-            now = locked[uuid].generation if uuid in locked else None
-            if now != generation:
-                raise errors.ConcurrentUpdate(f"consumer {uuid} has changed meanwhile")
-        # A consumer that was deleted and has claimed again may have the generation it had before.
-        held = held_by(transaction, locked)
-        for uuid in locked:
-            if held.get(uuid, {}) != self.held.get(uuid, {}):
-                raise errors.ConcurrentUpdate(f"consumer {uuid} holds something else than before")
-
-
-# Rules between members by ids: their places in a forest, and the consumers that count in them already.
-
+from placement.providers.view import View, hidden_consumers, visible_aggregates
+from placement.storage.database import Database
 
 # Candidates that split an amount are built one by one.
 _MOST_SPLIT = 1000
@@ -97,7 +47,7 @@ class MemberHolding(NamedTuple):
 
     name: str | None
     consumer_uuid: str
-    promised: Held | None = None
+    promised: AmountsByProvider | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +59,14 @@ class RuleKept:
 
 
 class Decision(NamedTuple):
-    """A decision: what members would get by place, why others get nothing, and what it depends on.
+    """A decision: proposals and refusals of members by place, and the consumers that it depends on.
 
     `proven`: whether it is certain that no more of them can be placed.
     """
 
-    proposals: dict[int, Proposal]
+    proposals: dict[int, applications.Proposal]
     refused: dict[int, errors.PlacementError]
-    standing: ConsumersSnapshot
+    snapshot: ConsumersSnapshot
     proven: bool
     rules: tuple[RuleKept, ...]
 
@@ -130,7 +80,7 @@ class GroupPlacer:
         self._holdings = holdings
 
     def view(self, world: WorldRequest) -> View:
-        """Return the newest forest with what is to be different.
+        """Return the newest forest with these differences.
 
         Raises BadRequest naming the member, SearchTimeout.
         """
@@ -139,7 +89,7 @@ class GroupPlacer:
 
     def decide(
         self,
-        waiting: Mapping[int, ClaimApplication],
+        waiting: Mapping[int, applications.ClaimApplication],
         holding: Sequence[MemberHolding],
         rules: Sequence[MemberRule],
         view: View | None = None,
@@ -151,7 +101,7 @@ class GroupPlacer:
         own = {each.consumer_uuid for each in holding}
         named = {uuid for rule in rules for uuid in rule.consumers} | own
         groups = {name for rule in rules for name in rule.groups}
-        standing = self._standing(named, groups)
+        snapshot = self._snapshot_of(named, groups)
         view = self._candidates.view() if view is None else view
         promised = [each.promised for each in holding if each.promised]
         if promised:
@@ -161,18 +111,18 @@ class GroupPlacer:
                     row, ids = forest.row_of_uuid(uuid), view.names.class_ids
                     forest.take([Draw(row, ids[name], amount) for name, amount in held.items()])
             view = replace(view, forest=forest, score_cache=ScoreCache())
-        deciding = _Deciding(self._database, self._candidates, view, rules, standing, holding)
+        deciding = _Deciding(self._database, self._candidates, view, rules, snapshot, holding)
         return deciding.decide(waiting)
 
-    def _standing(self, named: Collection[str], groups: Collection[str]) -> ConsumersSnapshot:
-        """Return the present standing of consumers, and of all in some groups, as far as they may be seen."""
+    def _snapshot_of(self, named: Collection[str], groups: Collection[str]) -> ConsumersSnapshot:
+        """Return the present state of consumers, and of all in some groups, as far as they may be seen."""
         with self._database.read() as connection:
             found = consumers.members(connection, groups)
         counted = {name: frozenset(found.get(name, ())) for name in groups}
         uuids = sorted({*named, *(uuid for each in counted.values() for uuid in each)})
         known = self._holdings.of_consumers(uuids) if uuids else {}
         held = {uuid: each.resources for uuid, each in known.items()}
-        hidden = scoping.hidden(held, lambda: self._candidates.view().forest)
+        hidden = hidden_consumers(held, lambda: self._candidates.view().forest)
         generations = {
             uuid: known[uuid].consumer.generation if uuid in known else None
             for uuid in uuids
@@ -184,41 +134,46 @@ class GroupPlacer:
 
 
 def kind_of(
-    candidates: CandidateSearch, base: View, view: View, wish: ClaimQuery, rules: tuple[int, ...] = ()
+    candidates: CandidateSearch,
+    base_view: View,
+    view: View,
+    claim_query: applications.ClaimQuery,
+    rules: tuple[int, ...] = (),
 ) -> MemberKind:
-    """Return members with one wish under rules, given by number, on a view of what is left of a base."""
-    splits = wish.query.on_core_trees is not None or any(group.is_split for group in wish.query.groups)
-    query = replace(wish.query, limit=_MOST_SPLIT if splits else None)
+    """Return members with one query under rules, given by number, on a view of what is left of a base."""
+    query, options = claim_query.query, claim_query.options
+    splits = query.on_core_trees is not None or any(group.is_split for group in query.groups)
+    limited = replace(query, limit=_MOST_SPLIT if splits else None)
 
     def find(among: Mask | None) -> tuple[Answer, bool]:
-        search = candidates.find_in(view, query, wish.options, among)
-        return search.answer, candidates.is_cut(search, query)
+        search = candidates.find_in(view, limited, options, among)
+        return search.answer, candidates.is_cut(search, limited)
 
     @cache
     def room() -> Amounts:
-        return room_below(base.forest, base.sharing, candidates.wanted(base, wish.query, wish.options))
+        return room_below(base_view.forest, base_view.sharing, candidates.wanted(base_view, query, options))
 
     return MemberKind(find, room, rules)
 
 
 def placed_together(
-    candidates: CandidateSearch, view: View, wish: ClaimQuery, count: int, budget: Budget
+    candidates: CandidateSearch, view: View, claim_query: applications.ClaimQuery, count: int, budget: Budget
 ) -> int:
-    """Return how many of `count` members with equal wishes one claim would place.
+    """Return how many of `count` members with equal queries one claim would place.
 
     Raises SearchEnded, BadRequest for names that are not known.
     """
     forest = SimulatedForest(view.forest)
     left = replace(view, forest=forest, score_cache=ScoreCache())
-    sharers = sharers_of(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
-    board = PlacementState(forest, sharers, ())
-    return MemberPlacing(board, [kind_of(candidates, view, left, wish)] * count, budget).run().count
+    sharers = members_places.sharers_of(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
+    state = PlacementState(forest, sharers, ())
+    return MemberPlacing(state, [kind_of(candidates, view, left, claim_query)] * count, budget).run().count
 
 
 class _Deciding:
     """A decision for one view of the forest, and for consumers that are placed already.
 
-    These are others by their standing, and the members in `holding`, which do not count a second time.
+    These are others by the snapshot, and the members in `holding`, which do not count a second time.
     """
 
     def __init__(
@@ -227,119 +182,122 @@ class _Deciding:
         candidates: CandidateSearch,
         view: View,
         rules: Sequence[MemberRule],
-        standing: ConsumersSnapshot,
+        snapshot: ConsumersSnapshot,
         holding: Sequence[MemberHolding],
     ) -> None:
         self._database, self._candidates, self._rules, self._base = database, candidates, rules, view
-        self._standing, self._holding = standing, holding
-        self._sharers = sharers_of(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
+        self._snapshot, self._holding = snapshot, holding
+        self._sharers = members_places.sharers_of(
+            view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT]
+        )
         # Scores of what is only promised are kept apart.
         forest = SimulatedForest(view.forest)
         self._view = replace(view, forest=forest, score_cache=ScoreCache())
-        self._board = PlacementState(forest, self._sharers, [self._resolved(rule) for rule in rules])
-        self._kinds: dict[tuple[ClaimQuery, tuple[int, ...]], MemberKind] = {}
-        self._wishes: dict[MemberKind, ClaimQuery] = {}
+        self._state = PlacementState(forest, self._sharers, [self._resolved(rule) for rule in rules])
+        self._kinds: dict[tuple[applications.ClaimQuery, tuple[int, ...]], MemberKind] = {}
+        self._claim_queries: dict[MemberKind, applications.ClaimQuery] = {}
         self._reasons: dict[MemberKind, errors.PlacementError] = {}
 
     # -- rules by ids -------------------------------------------------------------------------------
 
     def _resolved(self, rule: MemberRule) -> ResolvedRule:
-        """Return the rule by ids. Raises BadRequest naming what does not exist."""
-        standing, places = self._standing, self._places(rule)
-        others = {*rule.consumers, *(uuid for name in rule.groups for uuid in standing.groups[name])}
+        """Return the rule by ids. Raises BadRequest with the name that does not exist."""
+        snapshot, places = self._snapshot, self._places(rule)
+        others = {*rule.consumers, *(uuid for name in rule.groups for uuid in snapshot.groups[name])}
         others -= {each.consumer_uuid for each in self._holding}
         # This is where members are now; what was seen of them before may be older.
         held = [
-            self._rows(standing.held.get(uuid, {}) if promised is None else promised)
+            self._rows(snapshot.held.get(uuid, {}) if promised is None else promised)
             for name, uuid, promised in self._holding
             if rule.members is None or name in rule.members
         ]
-        counted = [self._rows(standing.held[uuid]) for uuid in sorted(others) if uuid in standing.held]
+        counted = [self._rows(snapshot.held[uuid]) for uuid in sorted(others) if uuid in snapshot.held]
         return ResolvedRule(
             rule.kind,
             places,
             rule.max_skew if rule.kind is RuleKind.SPREAD else rule.count,
-            places_of_each(places, counted + held),
+            members_places.places_of_each(places, counted + held),
             rule.per is not Per.PROVIDER,
             rule.weight,
-            places_of_each(places, held),
+            members_places.places_of_each(places, held),
         )
 
     def _rows(self, held: Mapping[str, object]) -> list[int]:
         rows = (self._base.forest.row_of_uuid(uuid) for uuid in held)
         return [row for row in rows if row >= 0]
 
-    def _places(self, rule: MemberRule) -> Places:
+    def _places(self, rule: MemberRule) -> members_places.Places:
         forest, known = self._base.forest, self._base.names
         if rule.per is Per.HOST:
-            return HostPlaces(forest, self._sharers)
+            return members_places.HostPlaces(forest, self._sharers)
         if rule.per is Per.AGGREGATE:
             ids: list[int] = []
             if rule.aggregates:
                 with self._database.read() as connection:
-                    found = scoping.aggregates(forest, names.aggregate_ids(connection, rule.aggregates))
+                    found = visible_aggregates(forest, names.aggregate_ids(connection, rule.aggregates))
                 # Negative for one that no provider was ever in.
                 ids = [found.get(uuid, -at) for at, uuid in enumerate(rule.aggregates, start=1)]
-            return AggregatePlaces(forest, self._sharers, ids)
-        marker = Marker(depth=rule.depth)
+            return members_places.AggregatePlaces(forest, self._sharers, ids)
+        marker = members_places.Marker(depth=rule.depth)
         if rule.resource_class is not None:
             if rule.resource_class not in known.class_ids:
-                where, name = f"{rule.place}.resource_class", rule.resource_class
-                raise errors.BadRequest(f"{where}: No such resource class {name}.")
-            marker = Marker(class_id=known.class_ids[rule.resource_class])
+                kind, place = errors.NameKind.RESOURCE_CLASS, rule.place / "resource_class"
+                raise errors.no_such(kind, (rule.resource_class,), place)
+            marker = members_places.Marker(class_id=known.class_ids[rule.resource_class])
         elif rule.trait is not None:
             if rule.trait not in known.trait_ids:
-                raise errors.BadRequest(f"{rule.place}.trait: No such trait {rule.trait}.")
-            marker = Marker(trait_id=known.trait_ids[rule.trait])
-        return ProviderPlaces(forest, marker)
+                raise errors.no_such(errors.NameKind.TRAIT, (rule.trait,), rule.place / "trait")
+            marker = members_places.Marker(trait_id=known.trait_ids[rule.trait])
+        return members_places.ProviderPlaces(forest, marker)
 
     # -- members ------------------------------------------------------------------------------------
 
-    def decide(self, waiting: Mapping[int, ClaimApplication]) -> Decision:
+    def decide(self, waiting: Mapping[int, applications.ClaimApplication]) -> Decision:
         refused: dict[int, errors.PlacementError] = {}
         kinds: dict[int, MemberKind] = {}
-        # What is wrong with a wish, None if nothing is.
-        wrong: dict[ClaimQuery, errors.PlacementError | None] = {}
-        for place, wanted in waiting.items():
-            wish = wanted.wish
-            if wish not in wrong:
-                wrong[wish] = None
+        # What is wrong with a query, None if nothing is.
+        wrong: dict[applications.ClaimQuery, errors.PlacementError | None] = {}
+        for place, application in waiting.items():
+            claim_query = application.claim_query
+            if claim_query not in wrong:
+                wrong[claim_query] = None
                 try:
-                    self._candidates.wanted(self._base, wish.query, wish.options)
+                    self._candidates.wanted(self._base, claim_query.query, claim_query.options)
                 except errors.BadRequest as problem:
-                    wrong[wish] = problem
-            error = wrong[wish]
+                    wrong[claim_query] = problem
+            error = wrong[claim_query]
             if error is None:
-                kinds[place] = self._kind(wanted)
+                kinds[place] = self._kind(application)
             else:
                 refused[place] = error
         placed = self._placed(list(kinds.values()))
-        explaining = _budget()
-        proposals: dict[int, Proposal] = {}
-        for place, given in zip(kinds, placed.given, strict=True):
+        budget = _budget()
+        proposals: dict[int, applications.Proposal] = {}
+        for place, given in zip(kinds, placed.candidates, strict=True):
             if given is None:
-                refused[place] = self._refusal(kinds[place], placed, explaining)
+                refused[place] = self._refusal(kinds[place], placed, budget)
             else:
-                element, wish = given.table.answer.element(given.at), self._wishes[given.kind]
-                proposals[place] = proposal_of(element, self._view.names, wish.query)
-        kept = tuple(RuleKept(rule, self._board.excess(number)) for number, rule in enumerate(self._rules))
-        return Decision(proposals, dict(sorted(refused.items())), self._standing, placed.proven, kept)
+                element, claim_query = given.table.answer.element(given.at), self._claim_queries[given.kind]
+                proposals[place] = applications.proposal_of(element, self._view.names, claim_query.query)
+        kept = tuple(RuleKept(rule, self._state.excess(number)) for number, rule in enumerate(self._rules))
+        return Decision(proposals, dict(sorted(refused.items())), self._snapshot, placed.proven, kept)
 
-    def _kind(self, wanted: ClaimApplication) -> MemberKind:
+    def _kind(self, application: applications.ClaimApplication) -> MemberKind:
         concerned = tuple(
             number
             for number, rule in enumerate(self._rules)
-            if rule.members is None or wanted.name in rule.members
+            if rule.members is None or application.name in rule.members
         )
-        key = wanted.wish, concerned
+        claim_query = application.claim_query
+        key = claim_query, concerned
         if key not in self._kinds:
-            self._kinds[key] = kind_of(self._candidates, self._base, self._view, wanted.wish, concerned)
-            self._wishes[self._kinds[key]] = wanted.wish
+            kind = kind_of(self._candidates, self._base, self._view, claim_query, concerned)
+            self._kinds[key], self._claim_queries[kind] = kind, claim_query
         return self._kinds[key]
 
     def _placed(self, members: list[MemberKind]) -> PlacedMembers:
         try:
-            return MemberPlacing(self._board, members, _budget()).run()
+            return MemberPlacing(self._state, members, _budget()).run()
         except SearchEnded as ended:
             raise timeout(
                 ended,
@@ -351,21 +309,21 @@ class _Deciding:
 
     # -- why not ------------------------------------------------------------------------------------
 
-    def _refusal(self, kind: MemberKind, placed: PlacedMembers, explaining: Budget) -> errors.PlacementError:
+    def _refusal(self, kind: MemberKind, placed: PlacedMembers, budget: Budget) -> errors.PlacementError:
         if kind not in self._reasons:
             try:
-                explaining.look()
+                budget.look()
                 reason = self._reason(kind, placed)
             except SearchEnded as ended:
                 if ended.abandoned:
                     raise errors.SearchTimeout(_GONE) from ended
-                reason = f"{_share(placed)}; there was no time to find out what stops the next"
-            self._reasons[kind] = NoCandidate(f"no candidate: {reason}")
+                reason = f"{_share(placed)}; time ran out before the reason was found"
+            self._reasons[kind] = applications.NoCandidate(f"no candidate: {reason}")
         return self._reasons[kind]
 
     def _reason(self, kind: MemberKind, placed: PlacedMembers) -> str:
-        """Return how many would fit, and what stops the next."""
-        found = hindrance(self._board, kind)
+        """Return the number of members that would fit, and the obstacle for the next one."""
+        found = hindrance(self._state, kind)
         if not found.with_room and not placed.count:
             return self._obstacle(kind)
         many = _share(placed)
@@ -373,15 +331,16 @@ class _Deciding:
         if not found.with_room:
             return f"{many}; then {self._obstacle(kind)}{tried}"
         left_out = [
-            f"{self._rules[number].place} ({self._rules[number].text}) leaves out {hosts} of them"
+            f"{self._rules[number].place} ({self._rules[number].text}) rules out {hosts} of them"
             for number, hosts in found.left_out.items()
         ]
         have = "1 host has" if found.with_room == 1 else f"{found.with_room} hosts have"
-        return f"{many}; {have} room for another one, but {', '.join(left_out) or 'not for all'}{tried}"
+        return f"{many}; {have} room for another, but {', '.join(left_out) or 'not for all members'}{tried}"
 
     def _obstacle(self, kind: MemberKind) -> str:
-        wish = self._wishes[kind]
-        search = self._candidates.find_in(self._view, replace(wish.query, limit=1), wish.options)
+        claim_query = self._claim_queries[kind]
+        query = replace(claim_query.query, limit=1)
+        search = self._candidates.find_in(self._view, query, claim_query.options)
         return self._candidates.reason_of(search)
 
 
@@ -390,4 +349,4 @@ def _budget() -> Budget:
 
 
 def _share(placed: PlacedMembers) -> str:
-    return f"{placed.count} of {len(placed.given)} members have one"
+    return f"{placed.count} of {len(placed.candidates)} members fit"

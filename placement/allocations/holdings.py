@@ -6,7 +6,7 @@ Source: placement-api.md, "Allocations of a consumer", "Provider usages", "Usage
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
@@ -14,11 +14,13 @@ from typing import NamedTuple, TypeVar
 from placement.allocations.statements import consumers, lists
 from placement.allocations.statements.consumers import Consumer
 from placement.allocations.statements.lists import ConsumerSum, ListedAllocation, NamedHolding
+from placement.engine.domain.claims import UNKNOWN_CONSUMER_TYPE, AllocationFilter
 from placement.engine.domain.errors import NotFound
-from placement.engine.domain.identifiers import portions
-from placement.engine.domain.inventories import UNKNOWN_CONSUMER_TYPE, AllocationFilter, Inventory
-from placement.providers import view
+from placement.engine.domain.inventories import Inventory
+from placement.engine.domain.portions import portions
+from placement.providers import view as providers_view
 from placement.providers.statements import contents, providers
+from placement.providers.statements.contents import Stored
 from placement.providers.statements.providers import ListedProvider
 from placement.storage.database import Database, Executor
 
@@ -43,11 +45,11 @@ class NamedHoldings(NamedTuple):
     """A consumer and all its allocations by names."""
 
     consumer: Consumer
-    held: list[NamedHolding]
+    holdings: list[NamedHolding]
 
 
-def held_by(connection: Executor, uuids: Collection[str]) -> dict[str, dict[str, dict[str, int]]]:
-    """Return what each consumer that holds anything holds: provider uuid -> class -> amount."""
+def resources_of(connection: Executor, uuids: Collection[str]) -> dict[str, dict[str, dict[str, int]]]:
+    """Return the holdings of each consumer that has some: provider uuid -> class -> amount."""
     found: dict[str, dict[str, dict[str, int]]] = {}
     for some in portions(uuids, _AT_ONCE):
         for uuid, held in lists.named(connection, some):
@@ -62,20 +64,20 @@ class Holdings:
         self._database = database
 
     def of_consumer(self, uuid: str) -> NamedHoldings | None:
-        """Return a consumer and all it holds; None if it holds nothing."""
+        """Return a consumer and its holdings; None if it has none."""
         with self._database.read() as connection:
             held = [row for _, row in lists.named(connection, [uuid])]
             consumer = consumers.find(connection, uuid) if held else None
         return None if consumer is None else NamedHoldings(consumer, held)
 
     def of_consumers(self, uuids: Collection[str]) -> dict[str, ConsumerHoldings]:
-        """Return the consumers that exist, by uuid, with what they hold, even if it is nothing."""
+        """Return the consumers that exist, by uuid, with their holdings, if any."""
         found: dict[str, ConsumerHoldings] = {}
         with self._database.read() as connection:
             for some in portions(uuids, _AT_ONCE):
                 known = consumers.find_all(connection, some)
                 found |= {each.uuid: ConsumerHoldings(each, is_pod, {}) for each, is_pod in known}
-                for uuid, resources in held_by(connection, [each.uuid for each, _ in known]).items():
+                for uuid, resources in resources_of(connection, [each.uuid for each, _ in known]).items():
                     found[uuid].resources.update(resources)
         return found
 
@@ -90,7 +92,7 @@ class Holdings:
         return found
 
     def used_by_project(self, project_id: str, user_id: str | None) -> dict[str, int]:
-        """Return the sum of what a project (and user) uses, by class."""
+        """Return the usage of a project (and user), summed by class."""
         total: Counter[str] = Counter()
         with self._database.read() as connection:
             for use in lists.used_by_project(connection, project_id, user_id):
@@ -100,7 +102,7 @@ class Holdings:
     def used_by_type(
         self, project_id: str, user_id: str | None, consumer_type: str | None
     ) -> dict[str, TypeUse]:
-        """Return what a project (and user) uses, by consumer type.
+        """Return the usage of a project (and user), by consumer type.
 
         `consumer_type` narrows to one type, "unknown" to consumers without type; "all" sums over all types.
         """
@@ -167,40 +169,42 @@ def _page_of(rows: list[OfConsumer], count: int) -> tuple[list[OfConsumer], str 
 class Listings:
     """A use case that reads pages; each shows the database as of one moment."""
 
+    for_bound_callers = True
+
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def allocations(
-        self, wanted: AllocationFilter, after: str | None, count: int
+        self, filter_: AllocationFilter, after: str | None, count: int
     ) -> tuple[list[ListedAllocation], str | None]:
         """Return the allocations of the next consumers, and the cursor of the following page.
 
         Raises BadRequest for an unknown cluster.
         """
         with self._database.snapshot() as connection:
-            view.require_cluster(connection, wanted.cluster)
-            return _page_of(lists.page(connection, wanted, after, count + 1), count)
+            providers_view.require_cluster(connection, filter_.cluster)
+            return _page_of(lists.page(connection, filter_, after, count + 1), count)
 
     def consumers(
-        self, wanted: AllocationFilter, after: str | None, count: int
+        self, filter_: AllocationFilter, after: str | None, count: int
     ) -> tuple[list[ConsumerSum], str | None]:
-        """Return what the next consumers hold by class, and the cursor of the following page.
+        """Return the sums of the next consumers by class, and the cursor of the following page.
 
-        `wanted` can name neither one consumer nor one provider. Raises BadRequest as `allocations`.
+        `filter_` can name neither one consumer nor one provider. Raises BadRequest as `allocations`.
         """
         with self._database.read() as connection:
-            view.require_cluster(connection, wanted.cluster)
-            return _page_of(lists.sums(connection, wanted, after, count + 1), count)
+            providers_view.require_cluster(connection, filter_.cluster)
+            return _page_of(lists.sums(connection, filter_, after, count + 1), count)
 
     def providers(
         self, cluster: str | None, include: Collection[Include], after: int, count: int
     ) -> ProviderPage:
-        """Return the next providers with what is included, in one statement for each part of them.
+        """Return the next providers with their included parts, in one statement for each part.
 
         Raises BadRequest for an unknown cluster.
         """
         with self._database.snapshot() as connection:
-            view.require_cluster(connection, cluster)
+            providers_view.require_cluster(connection, cluster)
             found = providers.page(connection, cluster, after, count + 1)
             ids = [provider.id for provider in found[:count]]
             offers, uses, traits, aggregates = (part in include for part in Include)
@@ -208,16 +212,24 @@ class Listings:
             of_kind = contents.members_by_provider
             traits_of = of_kind(connection, contents.TRAITS, ids) if traits else {}
             aggregates_of = of_kind(connection, contents.AGGREGATES, ids) if aggregates else {}
-        shown = []
-        for each in found[:count]:
-            of_provider = records.get(each.id, {}).values()
-            shown.append(
+        parts = []
+        for provider in found[:count]:
+            of_provider = records.get(provider.id, {}).values()
+            parts.append(
                 ProviderParts(
-                    each,
-                    {record.class_name: record.inventory for record in of_provider} if offers else None,
-                    {record.class_name: record.used for record in of_provider} if uses else None,
-                    traits_of.get(each.id, []) if traits else None,
-                    aggregates_of.get(each.id, []) if aggregates else None,
+                    provider,
+                    _inventories(of_provider) if offers else None,
+                    _usages(of_provider) if uses else None,
+                    traits_of.get(provider.id, []) if traits else None,
+                    aggregates_of.get(provider.id, []) if aggregates else None,
                 )
             )
-        return ProviderPage(shown, ids[-1] if len(found) > count else None)
+        return ProviderPage(parts, ids[-1] if len(found) > count else None)
+
+
+def _inventories(stored: Iterable[Stored]) -> dict[str, Inventory]:
+    return {record.class_name: record.inventory for record in stored}
+
+
+def _usages(stored: Iterable[Stored]) -> dict[str, int]:
+    return {record.class_name: record.used for record in stored}

@@ -8,18 +8,20 @@ as long as nothing in the tree changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from itertools import repeat
+from typing import NamedTuple
 
 import orjson
 
 from placement.allocations.candidates import SearchResult, SoftCondition
 from placement.common.microversions import Feature, Microversion
-from placement.engine.forest.arrays import (
+from placement.engine.forest.arrays import Rows
+from placement.engine.forest.texts import (
     Part,
     Pieces,
-    Rows,
     TextColumn,
-    Texts,
+    TextTable,
     assembled,
     fractions,
     joined,
@@ -29,9 +31,9 @@ from placement.engine.forest.arrays import (
     table,
 )
 from placement.engine.scoring.rule import ScoreFigure
-from placement.engine.search.answer import Batch, ProviderSummary, SlotUse, SummaryCache
+from placement.engine.search.answer import Batch, ProviderSummary, SlotUse
 from placement.engine.search.ranking import ScoreTable
-from placement.http.context import current
+from placement.engine.search.summaries import SummaryCache
 
 _CACHE_BYTES = 32 * 2**20
 # Candidates, or trees, that are written at a time.
@@ -62,28 +64,26 @@ class CandidatesRenderer:
 
         `scores`: members to add to each element, `appendix`: to the body; both JSON without braces.
         """
-        current().candidates = len(search.answer)
         yield b'{"allocation_requests":['
         yield from _elements(search, version, scores)
         yield b'],"provider_summaries":{'
         summary = _summary_writer(search, version)
-        if not version.offers(Feature.NESTED_CANDIDATES):
+        if not _form_of(version).is_nested:
             # Only providers in use.
             yield summary(search.answer.contributor_summaries() if len(search.answer) else ())
         elif len(search.answer):
-            names, kept = self._kept
+            names, cache = self._kept
             if names is not search.names:
-                kept = SummaryCache(_CACHE_BYTES)
-                self._kept = (search.names, kept)
+                cache = SummaryCache(_CACHE_BYTES)
+                self._kept = (search.names, cache)
             comma = b""
-            for texts in search.answer.tree_texts(kept, summary, _AT_ONCE):
+            for texts in search.answer.tree_texts(cache, summary, _AT_ONCE):
                 yield comma + b",".join(texts)
                 comma = b","
         yield b"}," + appendix + b"}" if appendix else b"}}"
 
     def elements(self, search: SearchResult, version: Microversion, scores: Pieces | None = None) -> bytes:
         """Return the candidates alone, as a JSON list."""
-        current().candidates = len(search.answer)
         return b"[" + b"".join(_elements(search, version, scores)) + b"]"
 
 
@@ -114,6 +114,27 @@ def _split_elements(search: SearchResult, scores: Pieces | None) -> Iterator[byt
         comma = b","
 
 
+class _Form(NamedTuple):
+    """What a microversion shows of candidates."""
+
+    is_nested: bool
+    is_by_uuid: bool
+    has_mappings: bool
+    has_traits: bool
+    shows_all_classes: bool
+
+
+@cache
+def _form_of(version: Microversion) -> _Form:
+    return _Form(
+        version.offers(Feature.NESTED_CANDIDATES),
+        version.offers(Feature.ALLOCATIONS_BY_PROVIDER),
+        version.offers(Feature.MAPPINGS),
+        version.offers(Feature.CANDIDATES_TRAITS),
+        version.offers(Feature.ALL_CLASSES_IN_SUMMARIES),
+    )
+
+
 class _ElementWriter:
     """A writer of the elements of one answer, a batch of candidates at a time."""
 
@@ -121,15 +142,14 @@ class _ElementWriter:
         self._slots = search.answer.slots
         self._classes = search.names.classes
         self._answer = search.answer
-        self._by_uuid = version.offers(Feature.ALLOCATIONS_BY_PROVIDER)
-        self._with_mappings = version.offers(Feature.MAPPINGS)
+        self._form = _form_of(version)
         self._giving = [number for number, slot in enumerate(self._slots) if slot.resources]
         self._groups: dict[str, list[int]] = {}
         for number, slot in enumerate(self._slots):
-            self._groups.setdefault(slot.suffix, []).append(number)
+            self._groups.setdefault(slot.group.suffix, []).append(number)
         self._amounts_of: dict[tuple[int, ...], bytes] = {}
         # For the present batch, by slot.
-        self._uuids_of: dict[int, Texts] = {}
+        self._uuids_of: dict[int, TextTable] = {}
 
     def written(self, batch: Batch, scores: Pieces | None) -> bytes:
         """Return the elements, a comma behind each."""
@@ -151,7 +171,7 @@ class _ElementWriter:
         self._uuids_of.clear()
         yield b"{"
         yield from self._allocations(batch)
-        if self._with_mappings:
+        if self._form.has_mappings:
             yield from self._mappings(batch)
         if scores is not None:
             yield b","
@@ -159,9 +179,9 @@ class _ElementWriter:
         yield b"},"
 
     def _allocations(self, batch: Batch) -> Iterator[Part]:
-        """Yield what a candidate takes from which provider, in order of the slots that use it first."""
-        before, after = _ALLOCATION if self._by_uuid else _LISTED_ALLOCATION
-        yield b'"allocations":' + (b"{" if self._by_uuid else b"[")
+        """Yield the amounts of a candidate by provider, in order of the slots that use it first."""
+        before, after = _ALLOCATION if self._form.is_by_uuid else _LISTED_ALLOCATION
+        yield b'"allocations":' + (b"{" if self._form.is_by_uuid else b"[")
         comma = b""
         for use in batch.first_uses(self._giving):
             yield from self._provider(use, comma + before, after)
@@ -172,10 +192,10 @@ class _ElementWriter:
             else:
                 yield TextColumn(objects([*amounts, b""]), which)
             comma = b","
-        yield b"}" if self._by_uuid else b"]"
+        yield b"}" if self._form.is_by_uuid else b"]"
 
     def _amounts(self, slots: tuple[int, ...]) -> bytes:
-        """Return what some slots take together, by class, and the end of the allocation."""
+        """Return the sum that some slots take, by class, and the end of the allocation."""
         text = self._amounts_of.get(slots)
         if text is None:
             amounts: dict[str, int] = {}
@@ -219,24 +239,24 @@ def _summary_writer(
     """Return a function that writes the summaries of providers in the fields of the version."""
     classes, traits = search.names.classes, search.names.traits
     asked = {class_id for slot in search.answer.slots for class_id, _ in slot.resources}
-    shows_all = version.offers(Feature.ALL_CLASSES_IN_SUMMARIES)
-    with_traits, nested = map(version.offers, (Feature.CANDIDATES_TRAITS, Feature.NESTED_CANDIDATES))
+    form = _form_of(version)
+    shows_all, with_traits, nested = form.shows_all_classes, form.has_traits, form.is_nested
 
-    def summary(member: ProviderSummary) -> bytes:
+    def summary(provider_summary: ProviderSummary) -> bytes:
         body: dict[str, object] = {
             "resources": {
                 classes[id_]: {"capacity": capacity, "used": used}
-                for id_, capacity, used in member.resources
+                for id_, capacity, used in provider_summary.resources
                 if shows_all or id_ in asked
             }
         }
         if with_traits:
             # By id, so standard ones come first and custom ones in the order of their creation.
-            body["traits"] = [traits[trait] for trait in sorted(member.trait_ids)]
+            body["traits"] = [traits[trait] for trait in sorted(provider_summary.trait_ids)]
         if nested:
-            body["parent_provider_uuid"] = member.parent_uuid
-            body["root_provider_uuid"] = member.root_uuid
-        return b'"%b":%b' % (member.uuid.encode(), orjson.dumps(body))
+            body["parent_provider_uuid"] = provider_summary.parent_uuid
+            body["root_provider_uuid"] = provider_summary.root_uuid
+        return b'"%b":%b' % (provider_summary.uuid.encode(), orjson.dumps(body))
 
     return lambda members: b",".join([summary(member) for member in members])
 
@@ -285,7 +305,7 @@ def _pieces(table: ScoreTable, preferences: Sequence[SoftCondition], places: Row
         members.append(orjson.dumps({"prefer": soft.text, "weight": soft.weight, "met": bool(met[at])}))
     text = b'"score":\0,"max_score":%d,"score_parts":[%b]' % (table.max_score, b",".join(members))
     first, *others = text.split(_FIGURE)
-    found: list[bytes | Texts] = [first]
+    found: list[bytes | TextTable] = [first]
     for figure, behind in zip(figures, others, strict=True):
         amounts, below = figure.amounts[places], figure.below
         found += (numbers(amounts) if below is None else fractions(amounts, below[places]), behind)

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from placement.allocations.claims import Replacement, attributes_of
+from placement.allocations.replacement import Replacement, attributes_of
 from placement.allocations.statements.consumers import AttributeRegistry
+from placement.engine.domain.claims import ConsumerClaim
 from placement.engine.domain.errors import BadRequest, ConcurrentUpdate, InventoryInUse
-from placement.engine.domain.inventories import ConsumerClaim, ProviderInventories
+from placement.engine.domain.inventories import ProviderInventories
 from placement.providers.inventories import InventoryChange, check_capacity, in_use, record_inventories
 from placement.providers.statements import contents, names, providers
+from placement.providers.statements.providers import LockedProvider
 from placement.storage.database import Database, Transaction, run_in_transaction
 
 
@@ -25,7 +27,7 @@ class Reshaper:
         self._database = database
         self._attributes = attributes
 
-    def reshape(self, wanted: Sequence[ProviderInventories], claims: Sequence[ConsumerClaim]) -> None:
+    def reshape(self, inventories: Sequence[ProviderInventories], claims: Sequence[ConsumerClaim]) -> None:
         """Give the providers exactly these records and the consumers exactly these allocations.
 
         Raises BadRequest for unknown providers and classes and for bad capacities, ConcurrentUpdate for
@@ -35,22 +37,49 @@ class Reshaper:
         claims = [replace(claim, is_move=True) for claim in claims]
 
         def work(transaction: Transaction) -> None:
-            _reshape(transaction, wanted, Replacement(transaction, claims))
+            _reshape(transaction, inventories, Replacement(transaction, claims))
 
         run_in_transaction(self._database, work, before=lambda: self._attributes.register(attributes))
 
 
 def _reshape(
-    transaction: Transaction, wanted: Sequence[ProviderInventories], replacement: Replacement
+    transaction: Transaction, inventories: Sequence[ProviderInventories], replacement: Replacement
 ) -> None:
     replacement.settle_consumers()
-    # All providers of the inventories and the allocations are locked at once, in ascending order of ids.
-    uuids = {provider.provider_uuid for provider in wanted}
+    locked = _lock(transaction, inventories, replacement)
+    # Locks first, for their order prevents deadlocks; then the checks in the order that callers see.
+    _check_providers(inventories, locked)
+    replacement.check_generations()
+    replacement.lock_providers()
+    class_ids = _class_ids(transaction, inventories, replacement)
+    _check_capacities(inventories)
+    by_id = {locked[provider.provider_uuid].id: provider for provider in inventories}
+    gone = _extend(transaction, by_id, class_ids)
+    replacement.resolve(class_ids)
+    replacement.apply()
+    if gone:
+        _delete(transaction, by_id, gone)
+    replacement.store(names.class_names)
+    # Clients compare generations, so the incumbent's steps are kept. One step is for the records, one more
+    # if there are any; the allocations have added theirs.
+    providers.advance(transaction, {id_: 2 if each.inventories else 1 for id_, each in by_id.items()})
+
+
+def _lock(
+    transaction: Transaction, inventories: Sequence[ProviderInventories], replacement: Replacement
+) -> dict[str, LockedProvider]:
+    """Lock all providers of the inventories and the allocations at once, in ascending order of ids."""
+    uuids = {provider.provider_uuid for provider in inventories}
     uuids.update(*(claim.resources for claim in replacement.claims))
     held = {row.provider_id for row in replacement.held}
-    locked = {row.uuid: row for row in providers.lock_all(transaction, uuids, held)}
-    # Locks first, for their order prevents deadlocks; then the checks in the order that callers see.
-    for provider in wanted:
+    return {row.uuid: row for row in providers.lock_all(transaction, uuids, held)}
+
+
+def _check_providers(
+    inventories: Sequence[ProviderInventories], locked: Mapping[str, LockedProvider]
+) -> None:
+    """Raise BadRequest for a provider that does not exist, ConcurrentUpdate for one that has changed."""
+    for provider in inventories:
         uuid = provider.provider_uuid
         if uuid not in locked:
             raise BadRequest(
@@ -63,32 +92,38 @@ def _reshape(
                 f"resource provider generation conflict for provider {uuid}: "
                 f"actual: {locked[uuid].generation}, given: {provider.generation}"
             )
-    replacement.check_generations()
-    replacement.lock_providers()
-    asked = replacement.class_names().union(*(provider.inventories for provider in wanted))
+
+
+def _class_ids(
+    transaction: Transaction, inventories: Sequence[ProviderInventories], replacement: Replacement
+) -> dict[str, int]:
+    """Return the ids of all classes that are named. Raises BadRequest for one that does not exist."""
+    asked = replacement.class_names().union(*(provider.inventories for provider in inventories))
     class_ids = names.class_ids(transaction, asked)
     for name in sorted(asked - class_ids.keys()):
         raise BadRequest(f"malformed reshaper data: No such resource class {name}.")
-    for provider in wanted:
+    return class_ids
+
+
+def _check_capacities(inventories: Sequence[ProviderInventories]) -> None:
+    """Raise BadRequest for an inventory with a capacity that cannot be."""
+    for provider in inventories:
         prefix = f"Unable to update inventory for resource provider {provider.provider_uuid}: "
         for name, inventory in provider.inventories.items():
             check_capacity(name, provider.provider_uuid, inventory, prefix, zero_capacity=True)
-    by_id = {locked[provider.provider_uuid].id: provider for provider in wanted}
-    gone = _extend(transaction, by_id, class_ids)
-    replacement.resolve(class_ids)
-    replacement.apply()
-    if gone:
-        left = contents.stored(transaction, {provider_id for provider_id, _ in gone})
-        for provider_id, provider in by_id.items():
-            records = left.get(provider_id, {}).items()
-            blocking = [each for id_, each in records if each.used and (provider_id, id_) in gone]
-            if blocking:
-                raise InventoryInUse(f"update conflict: {in_use(blocking, provider.provider_uuid)}")
-        contents.delete(transaction, gone)
-    replacement.store(names.class_names)
-    # Clients compare generations, so the incumbent's steps are kept. One step is for the records, one more
-    # if there are any; the allocations have added theirs.
-    providers.advance(transaction, {id_: 2 if each.inventories else 1 for id_, each in by_id.items()})
+
+
+def _delete(
+    transaction: Transaction, by_id: Mapping[int, ProviderInventories], gone: set[tuple[int, int]]
+) -> None:
+    """Delete inventories from which the allocations have moved. Raises InventoryInUse for others."""
+    left = contents.stored(transaction, {provider_id for provider_id, _ in gone})
+    for provider_id, provider in by_id.items():
+        records = left.get(provider_id, {}).items()
+        blocking = [each for id_, each in records if each.used and (provider_id, id_) in gone]
+        if blocking:
+            raise InventoryInUse(f"update conflict: {in_use(blocking, provider.provider_uuid)}")
+    contents.delete(transaction, gone)
 
 
 def _extend(

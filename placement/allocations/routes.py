@@ -1,6 +1,6 @@
-"""/allocation_candidates, /allocations and what belongs to them.
+"""/allocations, /usages and /reshaper, and lists of what is held.
 
-Source: placement-api.md, "Allocation candidates", "Allocations of a provider", "Allocations of a consumer".
+Source: placement-api.md, "Allocations of a provider", "Allocations of a consumer".
 """
 
 from __future__ import annotations
@@ -9,149 +9,33 @@ import dataclasses
 from functools import partial
 from typing import Any
 
-import orjson
-from flask import Blueprint, Response, current_app, request
+from flask import Blueprint, Response, request
 
-from placement.allocations import candidate_query
-from placement.allocations.candidate_query import world_of, world_of_text
-from placement.allocations.candidate_schemas import (
-    CandidatesInWorldSchema,
-    CandidatesSchema,
-    ExplanationShownSchema,
-    ListedCandidatesSchema,
-    ScoredCandidatesSchema,
-)
-from placement.allocations.candidates import SearchOptions
-from placement.allocations.holdings import Include
-from placement.allocations.rendering import CandidatesRenderer, score_members
-from placement.allocations.schemas import (
-    AllocationsListSchema,
-    AllocationsSchema,
-    ConsumerAllocationsSchema,
-    ConsumerPageSchema,
-    FilledAllocationsSchema,
-    ProviderPageSchema,
-    ReshapeSchema,
-    UsagesByTypeSchema,
-    UsagesQuerySchema,
-    UsagesSchema,
-)
-from placement.allocations.world import NOTHING_DIFFERENT, WorldRequest
+from placement.allocations import schemas
+from placement.allocations.candidates import CandidateSearch
+from placement.allocations.claims import Claims
+from placement.allocations.holdings import Holdings, Include, Listings
+from placement.allocations.reshaper import Reshaper
 from placement.common.microversions import NEWEST, Feature
-from placement.engine.domain.errors import BadRequest
-from placement.engine.domain.groups import CandidateQuery
+from placement.engine.domain import claims
+from placement.engine.domain.errors import BadRequest, parameter
 from placement.engine.domain.identifiers import normalize_uuid
-from placement.engine.domain.inventories import (
-    ANY_GENERATION,
-    MOVE_HEADER,
-    UNKNOWN_CONSUMER_TYPE,
-    AllocationFilter,
-    ConsumerClaim,
-    ProviderInventories,
-)
-from placement.http import context
+from placement.engine.domain.inventories import ProviderInventories
+from placement.http import context, operations, query_strings
 from placement.http import schemas as fields
-from placement.http.context import empty_response, json_response, newest, streamed, use_cases
-from placement.http.gate import cluster_of_body, cluster_of_query, route
-from placement.http.operations import (
-    EMPTY,
-    LIMIT,
-    PREFIX,
-    ROW_ID,
-    ByVersion,
-    Operation,
-    Parameter,
-    Parameters,
-    described_by,
-    last,
-    load,
-    names_of,
-    page_size,
-    page_start,
-    parameters,
-    refuse_unknown,
-    shows,
-    single,
-    validated,
-)
-from placement.http.query_grammar import EXTENDED, PARAMETERS, WORLD
+from placement.http.answers import empty_response, json_response, newest
+from placement.http.bodies import parameters, validated
+from placement.http.context import component, service
+from placement.http.gate import route
 from placement.http.schemas import Mapping, Object, dump
+from placement.http.targets import cluster_of_query
 from placement.providers.schemas import ProviderAllocationsSchema, inventory_from
-
-allocation_candidates_blueprint = Blueprint("allocation_candidates", __name__)
-_SEARCH = "placement:allocation_candidates:list"
-
-
-@route(
-    allocation_candidates_blueprint,
-    "/allocation_candidates",
-    "GET",
-    _SEARCH,
-    since=Feature.CANDIDATES,
-    gives_json=True,
-    described=Operation(
-        {200: ByVersion({None: ListedCandidatesSchema, Feature.ALLOCATIONS_BY_PROVIDER: CandidatesSchema})},
-        query=PARAMETERS,
-    ),
-)
-def candidates() -> Response:
-    """Return the candidates of a request."""
-    query = candidate_query.parse_text(request.query_string, context.version())
-    renderer = current_app.extensions["placement_candidates_renderer"]
-    return streamed(renderer.body(use_cases().candidates.find(query), context.version()))
-
-
-# The search with orders, preferences, clusters and reasons.
-extended_candidates_blueprint = Blueprint("extended_candidates", __name__)
-_extended = partial(
-    route, extended_candidates_blueprint, "/ext/v1/allocation_candidates", policy=_SEARCH, gives_json=True
-)
-_found_or_not = partial(Operation, {200: ScoredCandidatesSchema}, errors=[404])
-
-
-@_extended(method="GET", target=cluster_of_query, described=_found_or_not(query=(*EXTENDED, WORLD)))
-def extended_candidates() -> Response:
-    """Return candidates, best first, with scores; `explain=1` adds reasons, `world` asks what would be."""
-    given = parameters()
-    rest = [pair for pair in given if pair[0] != WORLD.name]
-    return _found(*candidate_query.parse_extended(rest), world_of_text(single(given, WORLD.name)))
-
-
-@_extended(
-    method="POST", reads=True, target=cluster_of_body, described=_found_or_not(body=CandidatesInWorldSchema)
-)
-def candidates_by_json() -> Response:
-    """Return the candidates of a request in JSON, which may be longer than any URL."""
-    body = validated()
-    return _found(*candidate_query.parse_json(body), world_of(body.get("world", {})))
-
-
-def _found(query: CandidateQuery, options: SearchOptions, world: WorldRequest) -> Response:
-    if world == NOTHING_DIFFERENT:
-        renderer = current_app.extensions["placement_candidates_renderer"]
-        search = use_cases().candidates.find(query, options)
-    else:
-        # The shared renderer keeps summaries of real trees, which do not hold in another world.
-        renderer = CandidatesRenderer()
-        search = use_cases().planning.candidates(query, options, world)
-    members: dict[str, Any] = {}
-    if options.explain:
-        members["explanation"] = dump(ExplanationShownSchema, search.explanation)
-    if options.remarks:
-        members["remarks"] = options.remarks
-    appendix = orjson.dumps(members)[1:-1]
-    table = search.answer.scores()
-    scores = None if table is None else score_members(table, options.preferences)
-    return streamed(renderer.body(search, context.version(), scores=scores, appendix=appendix))
-
-
-# /allocations and /resource_providers/{uuid}/allocations.
 
 allocations_blueprint = Blueprint("allocations", __name__)
 _one = partial(route, allocations_blueprint, "/allocations/<consumer>")
-_writing = partial(Operation, {204: EMPTY}, errors=[409])
+_writing = partial(operations.Operation, {204: operations.EMPTY}, errors=[409])
 _RULE = "placement:allocations:"
-_MANY = Mapping(fields.UUID, Object(AllocationsSchema), least=1)
+_MANY = Mapping(fields.UUID, Object(schemas.AllocationsSchema), least=1)
 
 
 @_one(
@@ -159,26 +43,28 @@ _MANY = Mapping(fields.UUID, Object(AllocationsSchema), least=1)
     f"{_RULE}list",
     gives_json=True,
     # Any text is allowed, as a consumer that is not named by a uuid holds nothing.
-    described=Operation({200: ConsumerAllocationsSchema}, path={"consumer": {"type": "string"}}),
+    described=operations.Operation(
+        {200: schemas.ConsumerAllocationsSchema}, path={"consumer": {"type": "string"}}
+    ),
 )
 def show(consumer: str) -> Response:
     """Return all that one consumer holds; from 1.12 on a valid PUT body at the same version."""
-    found = use_cases().holdings.of_consumer(normalize_uuid(consumer) or consumer)
+    found = service(Holdings).of_consumer(normalize_uuid(consumer) or consumer)
     if found is None:
         return json_response({"allocations": {}})
-    body = dump(ConsumerAllocationsSchema, found, context.version())
-    return json_response(body, modified=newest(row.created_at for row in found.held))
+    body = dump(schemas.ConsumerAllocationsSchema, found, context.version())
+    return json_response(body, modified=newest(row.created_at for row in found.holdings))
 
 
 @_one(
     "PUT",
     f"{_RULE}update",
     described=_writing(
-        body=ByVersion(
+        body=operations.ByVersion(
             {
-                None: AllocationsListSchema,
-                Feature.ALLOCATIONS_BY_PROVIDER: FilledAllocationsSchema,
-                Feature.CONSUMER_GENERATIONS: AllocationsSchema,
+                None: schemas.AllocationsListSchema,
+                Feature.ALLOCATIONS_BY_PROVIDER: schemas.FilledAllocationsSchema,
+                Feature.CONSUMER_GENERATIONS: schemas.AllocationsSchema,
             }
         ),
     ),
@@ -194,20 +80,20 @@ def replace(consumer: str) -> Response:
             entry["resource_provider"]["uuid"]: {"resources": entry["resources"]}
             for entry in body["allocations"]
         }
-    is_move = request.headers.get(MOVE_HEADER) == "true"
-    use_cases().claims.put([dataclasses.replace(claim_from(uuid, body), is_move=is_move)])
+    is_move = request.headers.get(claims.MOVE_HEADER) == "true"
+    service(Claims).put([dataclasses.replace(claim_from(uuid, body), is_move=is_move)])
     return empty_response()
 
 
-def claim_from(uuid: str, body: dict[str, Any]) -> ConsumerClaim:
+def claim_from(uuid: str, body: dict[str, Any]) -> claims.ConsumerClaim:
     """Return the claim of one consumer, from a validated body."""
-    project_id, user_id = current_app.extensions["placement_unknown_owner"]
-    return ConsumerClaim(
+    project_id, user_id = component(claims.UnknownOwner)
+    return claims.ConsumerClaim(
         consumer_uuid=uuid,
         resources={uuid: entry["resources"] for uuid, entry in by_uuid(body["allocations"]).items()},
         project_id=body.get("project_id", project_id),
         user_id=body.get("user_id", user_id),
-        generation=body.get("consumer_generation", ANY_GENERATION),
+        generation=body.get("consumer_generation", claims.ANY_GENERATION),
         consumer_type=body.get("consumer_type"),
     )
 
@@ -215,7 +101,7 @@ def claim_from(uuid: str, body: dict[str, Any]) -> ConsumerClaim:
 @_one("DELETE", f"{_RULE}delete", described=_writing())
 def delete(consumer: str) -> Response:
     """Release all that one consumer holds."""
-    use_cases().claims.release(normalize_uuid(consumer) or consumer)
+    service(Claims).release(normalize_uuid(consumer) or consumer)
     return empty_response()
 
 
@@ -229,11 +115,11 @@ def delete(consumer: str) -> Response:
 )
 def manage() -> Response:
     """Replace what many consumers hold, all or nothing."""
-    use_cases().claims.put(claims_from(validated()), of_one_consumer=False)
+    service(Claims).put(claims_from(validated()), names_consumer=False)
     return empty_response()
 
 
-def claims_from(entries: dict[str, dict[str, Any]]) -> list[ConsumerClaim]:
+def claims_from(entries: dict[str, dict[str, Any]]) -> list[claims.ConsumerClaim]:
     """Return the claims of many consumers. Raises BadRequest for keys that are no uuid."""
     for key in entries:
         if normalize_uuid(key) is None:
@@ -257,11 +143,11 @@ def by_uuid(entries: dict[str, Any]) -> dict[str, Any]:
     "/resource_providers/<uuid>/allocations",
     "GET",
     "placement:resource_providers:allocations:list",
-    **shows(ProviderAllocationsSchema),
+    **operations.shows(ProviderAllocationsSchema),
 )
 def on_provider(uuid: str) -> Response:
     """Return all allocations on one provider, by consumer."""
-    found = use_cases().holdings.on_provider(uuid)
+    found = service(Holdings).on_provider(uuid)
     body = dump(ProviderAllocationsSchema, found, context.version())
     return json_response(body, modified=newest(row.created_at for row in found[1]))
 
@@ -269,7 +155,7 @@ def on_provider(uuid: str) -> Response:
 # /usages. Source: placement-api.md, "Usages by project".
 
 usages_blueprint = Blueprint("usages", __name__)
-_PARAMETERS = described_by(UsagesQuerySchema)
+_PARAMETERS = operations.described_by(schemas.UsagesQuerySchema)
 
 
 def _project() -> dict[str, str]:
@@ -286,16 +172,27 @@ def _project() -> dict[str, str]:
     since=Feature.USAGES,
     target=_project,
     gives_json=True,
-    described=Operation(
-        {200: ByVersion({None: UsagesSchema, Feature.CONSUMER_TYPES: UsagesByTypeSchema})}, query=_PARAMETERS
+    described=operations.Operation(
+        {
+            200: operations.ByVersion(
+                {None: schemas.UsagesSchema, Feature.CONSUMER_TYPES: schemas.UsagesByTypeSchema}
+            )
+        },
+        query=_PARAMETERS,
     ),
 )
 def usages() -> Response:
     """Return what a project (and user) uses; from 1.38 on by consumer type."""
     given = parameters()
-    query = load(UsagesQuerySchema, context.version(), {key: last(given, key) for key, _ in given}, PREFIX)
+    query = operations.load(
+        schemas.UsagesQuerySchema,
+        context.version(),
+        {key: query_strings.last(given, key) for key, _ in given},
+        operations.PREFIX,
+        own=False,
+    )
     project_id, user_id = query["project_id"], query.get("user_id")
-    holdings = use_cases().holdings
+    holdings = service(Holdings)
     if not context.offers(Feature.CONSUMER_TYPES):
         return json_response({"usages": holdings.used_by_project(project_id, user_id)})
     found = holdings.used_by_type(project_id, user_id, query.get("consumer_type"))
@@ -316,7 +213,7 @@ reshaper_blueprint = Blueprint("reshaper", __name__)
     "POST",
     "placement:reshaper:reshape",
     since=Feature.RESHAPER,
-    described=_writing(body=ReshapeSchema),
+    described=_writing(body=schemas.ReshapeSchema),
 )
 def reshape() -> Response:
     """Move inventories and allocations together."""
@@ -324,7 +221,7 @@ def reshape() -> Response:
     for uuid, entry in by_uuid(body["inventories"]).items():
         records = {name: inventory_from(record) for name, record in entry["inventories"].items()}
         wanted.append(ProviderInventories(uuid, entry["resource_provider_generation"], records))
-    use_cases().reshaper.reshape(wanted, claims_from(body["allocations"]))
+    service(Reshaper).reshape(wanted, claims_from(body["allocations"]))
     return empty_response()
 
 
@@ -332,72 +229,86 @@ def reshape() -> Response:
 listings_blueprint = Blueprint("listings", __name__)
 _listing = partial(route, listings_blueprint, method="GET", gives_json=True, target=cluster_of_query)
 _UUID = {"type": "string", "format": "uuid"}
-_CLUSTER = Parameter("cluster", "The name of a cluster.")
+_CLUSTER = operations.Parameter("cluster", "The name of a cluster.")
 _CONSUMERS = (
-    Parameter("project_id", "A project."),
-    Parameter("user_id", "A user."),
-    Parameter("consumer_type", "A type of consumers; `unknown`: consumers without one."),
-    Parameter("consumer_uuid", "One consumer.", _UUID),
-    Parameter("resource_provider", "The uuid of a provider.", _UUID),
+    operations.Parameter("project_id", "A project."),
+    operations.Parameter("user_id", "A user."),
+    operations.Parameter("consumer_type", "A type of consumers; `unknown`: consumers without one."),
+    operations.Parameter("consumer_uuid", "One consumer.", _UUID),
+    operations.Parameter("resource_provider", "The name or uuid of a provider: what is held of it alone."),
+    operations.Parameter("host", "The name or uuid of a host: what is held of it and of all its parts."),
     _CLUSTER,
-    LIMIT,
-    Parameter("after", "The `next` of the page before.", _UUID),
+    query_strings.LIMIT,
+    operations.Parameter("after", "The `next` of the previous page.", _UUID),
 )
 _PROVIDERS = (
-    Parameter("include", f"What is shown of each, by commas: {', '.join(Include)}."),
+    operations.Parameter("include", f"What is shown of each, by commas: {', '.join(Include)}."),
     _CLUSTER,
-    LIMIT,
-    Parameter("after", "The `next` of the page before.", ROW_ID),
+    query_strings.LIMIT,
+    operations.Parameter("after", "The `next` of the previous page.", query_strings.ROW_ID),
 )
 
 
 @_listing(
     "/ext/v1/allocations",
     policy="placement:allocations:list_all",
-    described=Operation({200: ConsumerPageSchema}, errors=[404], query=_CONSUMERS),
+    described=operations.Operation({200: schemas.ConsumerPageSchema}, errors=[404], query=_CONSUMERS),
 )
 def allocations() -> Response:
     """Return allocations by consumer, project, user, type, provider and cluster; `limit` counts consumers."""
     given = parameters()
-    refuse_unknown(given, names_of(_CONSUMERS, NEWEST))
-    kind = single(given, "consumer_type")
-    wanted = AllocationFilter(
-        project_id=single(given, "project_id"),
-        user_id=single(given, "user_id"),
-        consumer_type=None if kind == UNKNOWN_CONSUMER_TYPE else kind,
-        untyped=kind == UNKNOWN_CONSUMER_TYPE,
+    query_strings.refuse_unknown(given, operations.names_of(_CONSUMERS, NEWEST))
+    kind = query_strings.single(given, "consumer_type")
+    filter_ = claims.AllocationFilter(
+        project_id=query_strings.single(given, "project_id"),
+        user_id=query_strings.single(given, "user_id"),
+        consumer_type=None if kind == claims.UNKNOWN_CONSUMER_TYPE else kind,
+        untyped=kind == claims.UNKNOWN_CONSUMER_TYPE,
         consumer_uuid=_uuid(given, "consumer_uuid"),
-        provider_uuid=_uuid(given, "resource_provider"),
-        cluster=single(given, "cluster"),
+        provider_uuid=_provider(given, "resource_provider"),
+        host=_provider(given, "host"),
+        cluster=query_strings.single(given, "cluster"),
     )
-    page = use_cases().listings.allocations(wanted, _uuid(given, "after"), page_size(given))
-    return json_response(dump(ConsumerPageSchema, page))
+    page = service(Listings).allocations(filter_, _uuid(given, "after"), query_strings.page_size(given))
+    return json_response(dump(schemas.ConsumerPageSchema, page))
 
 
 @_listing(
     "/ext/v1/resource_providers",
     policy="placement:resource_providers:list",
-    described=Operation({200: ProviderPageSchema}, errors=[404], query=_PROVIDERS),
+    described=operations.Operation({200: schemas.ProviderPageSchema}, errors=[404], query=_PROVIDERS),
 )
 def resource_providers() -> Response:
     """Return providers with their inventories, usages, traits and aggregates, as far as included."""
     given = parameters()
-    refuse_unknown(given, names_of(_PROVIDERS, NEWEST))
-    names = [name.strip() for name in (single(given, "include") or "").split(",") if name.strip()]
+    query_strings.refuse_unknown(given, operations.names_of(_PROVIDERS, NEWEST))
+    names = [
+        name.strip() for name in (query_strings.single(given, "include") or "").split(",") if name.strip()
+    ]
     unknown: list[Any] = sorted(set(names) - set(Include))
     if unknown:
-        raise BadRequest(f"include: {', '.join(unknown)} is none of {', '.join(Include)}")
+        raise BadRequest(
+            f"{', '.join(unknown)} is not one of {', '.join(Include)}", place=parameter("include")
+        )
     include = frozenset(Include(name) for name in names)
-    cluster, after = single(given, "cluster"), page_start(given, "after")
-    page = use_cases().listings.providers(cluster, include, after, page_size(given))
-    return json_response(dump(ProviderPageSchema, page))
+    cluster, after = query_strings.single(given, "cluster"), query_strings.page_start(given, "after")
+    page = service(Listings).providers(cluster, include, after, query_strings.page_size(given))
+    return json_response(dump(schemas.ProviderPageSchema, page))
 
 
-def _uuid(given: Parameters, key: str) -> str | None:
-    value = single(given, key)
+def _provider(given: query_strings.Parameters, key: str) -> str | None:
+    """Return the uuid of the provider that a parameter calls. Raises BadRequest for an unknown name."""
+    called = query_strings.single(given, key)
+    if called is None:
+        return None
+    return service(CandidateSearch).called.providers({called: parameter(key)})[called]
+
+
+def _uuid(given: query_strings.Parameters, key: str) -> str | None:
+    value = query_strings.single(given, key)
     if value is None:
         return None
     normal = normalize_uuid(value)
     if normal is None:
-        raise BadRequest(f"{key}: {value!r} is no uuid")
+        raise BadRequest(f"{value!r} is not a UUID", place=parameter(key))
     return normal

@@ -28,6 +28,7 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "resources=MEMORY_MB:16384 resources_cpus=PCPU:4 split_cpus=PCPU --by host",
         ),
         "tree": ("client.commands.node:ShowTree", "cloud/compute-01"),
+        "host show": ("client.commands.node:ShowTree", "cloud/compute-01"),
         "host list": ("client.commands.host:ListHosts", "--cluster cloud"),
         "aggregate list": ("client.commands.aggregate:ListAggregates", "--cluster cloud"),
         "allocation list": ("client.commands.allocation:ListAllocations", "--cluster edge --limit 5"),
@@ -35,6 +36,7 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "client.commands.allocation:ShowAllocation",
             "b43dbd27-06a5-4dc9-a073-feda931c578a",
         ),
+        "orphans": ("client.commands.orphans:ListOrphans", "--kind migration"),
         "audit": ("client.commands.audit:ListAudit", "--action delete --since 2026-01-31T12:00:00Z"),
     },
     "Change": {
@@ -92,13 +94,13 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Operate": {
         "serve": ("server.commands:Serve", "--demo"),
-        "config check": ("server.commands:CheckConfiguration", "--config-file placement.conf"),
-        "db upgrade": ("server.commands:Upgrade", "--config-file placement.conf"),
-        "db version": ("server.commands:ShowSchemaVersion", "--config-file placement.conf"),
-        "db check": ("server.commands:CheckDatabase", "--repair"),
+        "config check": ("server.check_commands:CheckConfiguration", "--config-file placement.conf"),
+        "db upgrade": ("server.schema_commands:Upgrade", "--config-file placement.conf"),
+        "db version": ("server.schema_commands:ShowSchemaVersion", "--config-file placement.conf"),
+        "db check": ("server.check_commands:CheckDatabase", "--repair"),
         "completion": ("client.completion:PrintCompletion", "bash"),
         "help": ("client.cli:Help", "node list"),
-        "man": ("client.completion:WriteManual", "~/.local/share/man/man1"),
+        "man": ("client.manual:WriteManual", "~/.local/share/man/man1"),
     },
 }
 COMMANDS = {

@@ -17,10 +17,10 @@ from cliff.commandmanager import CommandManager
 from cliff.help import HelpCommand
 
 from placement import DISTRIBUTION
+from placement.client.arguments import Argument, UsageError, add_explained, argument
 from placement.client.catalog import COMMANDS
-from placement.client.completion import parsers
-from placement.client.display import USAGE_EXIT
-from placement.client.formats import RED, harmless, painted
+from placement.client.parsers import parsers
+from placement.client.terminal import RED, harmless, paint
 from placement.engine.domain.identifiers import near
 
 _OF_KUBECTL = {"cordon", "drain", "label", "taint", "uncordon"}
@@ -83,7 +83,7 @@ class Placement(App):
     def build_option_parser(
         self, description: str | None, version: str | None, argparse_kwargs: object = None
     ) -> argparse.ArgumentParser:
-        """Return a parser of the options that may stand before or behind any command."""
+        """Return a parser of the options that every command understands."""
         # Abbreviations could swallow options of a command.
         parser = argparse.ArgumentParser(
             self.NAME,
@@ -92,25 +92,31 @@ class Placement(App):
             add_help=False,
             allow_abbrev=False,
         )
-        parser.add_argument("-h", "--help", dest="deferred_help", action="store_true", help="show this list")
-        parser.add_argument("--version", action=_Version, help="print the version")
-        parser.add_argument("--debug", action="store_true", help="show tracebacks on errors")
-        parser.add_argument(
-            "--url",
-            default=os.environ.get(URL_VARIABLE) or _DEFAULT_URL,
-            help=f"service that client commands talk to (default ${URL_VARIABLE}, else {_DEFAULT_URL})",
-        )
-        parser.add_argument(
-            "--token",
-            default=os.environ.get(TOKEN_VARIABLE) or _DEFAULT_TOKEN,
-            help=f"what they identify themselves with (default ${TOKEN_VARIABLE}, else {_DEFAULT_TOKEN})",
-        )
+        add_explained(parser, self.global_options())
         return parser
+
+    def global_options(self) -> list[Argument]:
+        """Return the options that may stand before or behind any command, --help first."""
+        return [
+            argument("-h", "--help", dest="deferred_help", action="store_true", help="show this list"),
+            argument("--version", action=_Version, help="print the version"),
+            argument("--debug", action="store_true", help="show tracebacks on errors"),
+            argument(
+                "--url",
+                default=os.environ.get(URL_VARIABLE) or _DEFAULT_URL,
+                help=f"service that client commands talk to (default ${URL_VARIABLE}, else {_DEFAULT_URL})",
+            ),
+            argument(
+                "--token",
+                default=os.environ.get(TOKEN_VARIABLE) or _DEFAULT_TOKEN,
+                help=f"token of the caller (default ${TOKEN_VARIABLE}, else {_DEFAULT_TOKEN})",
+            ),
+        ]
 
     def configure_logging(self) -> None:
         """Write errors to standard error, a line each."""
         handler = logging.StreamHandler(self.stderr)
-        begin = painted(f"{self.NAME}:", RED, self.stderr)
+        begin = paint(f"{self.NAME}:", RED, self.stderr)
         handler.setFormatter(_ErrorLines(f"{begin} %(message)s"))
         # A process may run several commands, each with streams of its own.
         self.LOG.handlers[:] = [handler]
@@ -142,7 +148,7 @@ class Placement(App):
             self.command_manager.find_command(argv)
         except ValueError:
             self.LOG.error(self._unknown(argv))
-            return USAGE_EXIT
+            return UsageError.exit_status
         return super().run_subcommand(argv)
 
     def _unknown(self, argv: Sequence[str]) -> str:
@@ -153,24 +159,30 @@ class Placement(App):
         if words[:1] == ["node"] and _OF_KUBECTL.intersection(words[1:2]):
             return f"{' '.join(words[:2])}: no such command; `kubectl {words[1]}` does it"
         names = sorted(name for name, _ in self.command_manager)
-        below = [name for name in names if name.split()[0] == words[0]]
-        typed = words[:1]
-        if below and len(words) > 1:
-            # The group is right, so only the second word is wrong.
-            typed = words[:2]
-            verbs = {name.split()[1]: name for name in below if " " in name}
-            below = [verbs[verb] for verb in near(words[1], verbs)] or below
-        elif not below:
-            typed = words[:2]
-            starts = {name.split()[0] for name in names}
-            below = (
-                near(" ".join(words[:2]), names)
-                or [name for name in names if name.split()[0] in near(words[0], starts)]
-                # Commands are called by what they do, too: `release`.
-                or [one.name for one in parsers(self) if one.summary.lower().startswith(f"{words[0]} ")]
-            )
-        hint = f"did you mean {' or '.join(below)}?" if below else f"`{self.NAME} --help` lists them"
+        in_group = [name for name in names if name.split()[0] == words[0]]
+        meant = _meant_in_group(words, in_group) if in_group else self._meant_anywhere(words, names)
+        typed = words[:1] if in_group and len(words) == 1 else words[:2]
+        hint = f"did you mean {' or '.join(meant)}?" if meant else f"`{self.NAME} --help` lists them"
         return f"{' '.join(typed)}: no such command; {hint}"
+
+    def _meant_anywhere(self, words: Sequence[str], names: Sequence[str]) -> Sequence[str]:
+        """Return the commands that are like these words, begin like them, or do what they say."""
+        if like := near(" ".join(words[:2]), names):
+            return like
+        groups = near(words[0], {name.split()[0] for name in names})
+        if begun := [name for name in names if name.split()[0] in groups]:
+            return begun
+        # Commands are called by what they do, too: `release`.
+        return [each.name for each in parsers(self) if each.summary.lower().startswith(f"{words[0]} ")]
+
+
+def _meant_in_group(words: Sequence[str], names: Sequence[str]) -> Sequence[str]:
+    """Return the commands of a group that are like these words, or all of them."""
+    if len(words) == 1:
+        return names
+    # The group is right, so only the second word is wrong.
+    verbs = {name.split()[1]: name for name in names if " " in name}
+    return [verbs[verb] for verb in near(words[1], verbs)] or names
 
 
 class _Version(argparse.Action):
@@ -184,13 +196,15 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-# `placement help`: what commands there are, or what one of them does.
-
-
 class Help(HelpCommand):
     """Explain a command, or list all of them."""
 
     app: Any
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = Command.get_parser(self, prog_name)
+        self.explained = add_explained(parser, [argument("cmd", nargs="*", help="name of the command")])
+        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         if parsed_args.cmd:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import requests
-from keystoneauth1 import exceptions
-from keystoneauth1.session import Session
 from urllib3.exceptions import ProtocolError
 
 from placement.common.microversions import NEWEST
@@ -28,19 +25,10 @@ _CONNECT_SECONDS = 5
 ANSWER_SECONDS = 120
 """How long to wait for an answer; searches may take long."""
 _UNAUTHORIZED = 401
+_PAGE = 1000
 _OWN_ROUTES, _NO_ROUTE = "/ext/v1/", "The resource could not be found."
 _LONGEST_TEXT = 200
 _NEAREST = 3
-# How the incumbent's messages about bodies and parameters begin, and the rule that follows them.
-_OF_BODIES = "JSON does not validate: "
-_OF_QUERIES = "Invalid query string parameters: "
-_RULE = "  Failed validating "
-_REGEXES = re.compile(r"do(?:es)? not match any of the regexes: .*")
-_COUNT = "does not match '^[1-9][0-9]*$'"
-_PLACE = re.compile(r"  On instance((?:\[[^\]]*\])+):")
-_MEMBER = re.compile(r"members\[(\d+)\]: ")
-_PARTS = re.compile(r"\['?([^\]']*)'?\]")
-
 # Files for TLS: the authority of the service, and the certificate and key of the caller.
 AUTHORITY_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE = (
     "PLACEMENT_CACERT",
@@ -78,9 +66,9 @@ class Client:
             parts = urlsplit(url)
             _ = parts.port
         except ValueError:
-            raise ServiceError(f"{given_as}: {url} is no URL") from None
+            raise ServiceError(f"{given_as}: {url} is not a URL") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ServiceError(f"{given_as}: {url} does not begin with http://HOST or https://HOST")
+            raise ServiceError(f"{given_as}: {url} must start with http://HOST or https://HOST")
         # A proxy of the environment does not know what we call loopback.
         self._session.trust_env = not is_loopback(parts.hostname)
         self._session.headers.update({**HEADERS, _TOKEN: token})
@@ -93,6 +81,33 @@ class Client:
     def get(self, path: str, query: Query = ()) -> Any:
         """Return the body of a GET. Raises ServiceError."""
         return self._call("GET", path, params=list(query))
+
+    def entries(
+        self,
+        path: str,
+        member: str,
+        cursor: str,
+        query: Query = (),
+        most: int | None = None,
+        look: Callable[[Mapping[str, Any]], None] | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        """Return the entries of a list that comes in pages, of at most `most`. Raises ServiceError.
+
+        `member` holds the entries of a page, `cursor` asks for the page after `next`. The first page is read
+        at once, and `look` gets the whole of it.
+        """
+        query = [*query, ("limit", str(min(most or _PAGE, _PAGE)))]
+
+        def entries(page: dict[str, Any]) -> Iterator[dict[str, Any]]:
+            yield from page[member]
+            while page["next"] is not None:
+                page = self.get(path, [*query, (cursor, str(page["next"]))])
+                yield from page[member]
+
+        first = self.get(path, query)
+        if look is not None:
+            look(first)
+        return entries(first)
 
     def put(
         self, path: str, body: object, version: str = VERSION, headers: Mapping[str, str] | None = None
@@ -129,7 +144,7 @@ class Client:
         try:
             return answer.json()
         except ValueError:
-            raise ServiceError(f"{self._url} answers, but is no placement service") from None
+            raise ServiceError(f"{self._url} answers, but is not a Placement service") from None
 
     def _send(
         self, method: str, path: str, seconds: float, *, again: bool = False, **sent: Any
@@ -147,10 +162,7 @@ class Client:
                 **sent,
             )
         except requests.exceptions.SSLError as error:
-            # The reason that TLS itself gives, without what the libraries add to it.
-            reason = getattr(error.args[0] if error.args else None, "reason", None)
-            given = reason.args[0] if isinstance(reason, Exception) and reason.args else error
-            message = f"{self._url}: TLS: {_one_line(str(given))} (${AUTHORITY_VARIABLE})"
+            message = f"{self._url}: TLS: {one_line(_reason_of_tls(error))} (${AUTHORITY_VARIABLE})"
             raise ServiceError(message) from None
         except requests.Timeout:
             raise ServiceError(f"{self._url} does not answer in time") from None
@@ -165,7 +177,13 @@ class Client:
             ) from None
         except (OSError, ValueError) as error:
             # Errors of requests are OSErrors, too, as is the one for unreadable files of certificates.
-            raise ServiceError(f"{self._url}: {_one_line(str(error))}") from None
+            raise ServiceError(f"{self._url}: {one_line(str(error))}") from None
+
+
+def _reason_of_tls(error: requests.exceptions.SSLError) -> str:
+    """Return the reason that TLS itself gives, without what the libraries add to it."""
+    reason = getattr(error.args[0] if error.args else None, "reason", None)
+    return str(reason.args[0] if isinstance(reason, Exception) and reason.args else error)
 
 
 def in_version(version: str) -> dict[str, str]:
@@ -192,42 +210,37 @@ def path(*segments: str) -> str:
     """
     for segment in segments:
         if segment in ("", ".", "..") or "/" in segment:
-            raise ServiceError(f"{segment!r} is no name: it is empty, dots only, or has a slash")
+            raise ServiceError(f"{segment!r} is not a name: it is empty, only dots, or contains a slash")
     return "".join(f"/{quote(segment, safe='')}" for segment in segments)
 
 
 def _refusal(answer: requests.Response) -> str:
     """Return the messages of the error body; other servers on the way may answer anything."""
     try:
-        messages = [message_of(error) for error in answer.json()["errors"]]
+        messages = list(_together(answer.json()["errors"]))
     except (ValueError, LookupError, TypeError, AttributeError):
-        messages = [_one_line(answer.text)[:_LONGEST_TEXT]]
-    given = "; ".join(_together(filter(None, messages)))
+        messages = [one_line(answer.text)[:_LONGEST_TEXT]]
+    given = "; ".join(filter(None, messages))
     return given or f"the service answers {answer.status_code} {answer.reason}"
 
 
-def _together(messages: Iterable[str]) -> Iterator[str]:
+def _together(errors: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the messages in order; equal ones about several members of a claim are one."""
     alike: dict[str, list[int]] = {}
-    for message in messages:
-        member = _MEMBER.match(message)
-        numbers = alike.setdefault(message[member.end() :] if member else message, [])
-        numbers += [int(member[1])] if member else []
+    for error in errors:
+        message, number = message_of(error), _member(error)
+        place = "" if number is None else f"members[{number}]: "
+        numbers = alike.setdefault(message.removeprefix(place), [])
+        numbers += [] if number is None else [number]
     for message, numbers in alike.items():
         yield f"members[{format_cpu_list(numbers)}]: {message}" if numbers else message
 
 
-def _without_schema(message: str) -> str:
-    """Return a message with the field in front and without the schema that was broken."""
-    shown, broken, rule = message.partition(_RULE)
-    if not broken:
-        return message
-    shown = _REGEXES.sub("is no parameter of this request", shown)
-    shown = shown.replace(_COUNT, "is no whole number from 1")
-    shown = shown.removeprefix(_OF_BODIES).removeprefix(_OF_QUERIES)
-    place = _PLACE.search(rule)
-    field = ".".join(_PARTS.findall(place[1])) if place else ""
-    return f"{field}: {shown}" if field else shown
+def _member(error: Mapping[str, Any]) -> int | None:
+    """Return the number of the member of a claim that an error is about, None for other errors."""
+    _, *steps = (error.get("field") or "").split("/")
+    is_member = len(steps) == 2 and steps[0] == "members" and steps[1].isdecimal()
+    return int(steps[1]) if is_member else None
 
 
 def message_of(error: Mapping[str, Any]) -> str:
@@ -235,35 +248,9 @@ def message_of(error: Mapping[str, Any]) -> str:
     # A sentence about the status comes first; what is the matter is the last line.
     text = error["detail"].strip().splitlines()[-1].strip()
     nearest = [line for miss in error.get("explanation", {}).get("nearest", ()) for line in miss["sentences"]]
-    return "; ".join([_without_schema(text), *nearest[:_NEAREST]])
+    return "; ".join([text, *nearest[:_NEAREST]])
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """Return a text of several lines in one."""
     return " ".join(text.split())
-
-
-# Calls to the placement service that the session of an `openstack` client finds and signs in to.
-
-
-_SERVICE = "placement"
-
-
-class SignedIn(Client):
-    """A client of the placement service of a cloud that acts as the user of the session."""
-
-    _hint = "Is the user of the openstack client the right one?"
-    _url = "the placement service of the cloud"
-
-    def __init__(self, session: Session, region: str | None, interface: str | None) -> None:
-        self._cloud = session
-        self._filter = {"service_type": _SERVICE, "region_name": region, "interface": interface}
-
-    def _send(self, method: str, path: str, seconds: float, **sent: Any) -> requests.Response:
-        """Return the answer, whatever it says. Raises ServiceError where there is none."""
-        try:
-            answer: requests.Response = self._cloud.request(
-                path, method, endpoint_filter=self._filter, timeout=seconds, raise_exc=False, **sent
-            )
-        except exceptions.ClientException as error:
-            raise ServiceError(_one_line(str(error))) from None
-        return answer

@@ -10,7 +10,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from placement.client.client import SignedIn
+    from placement.client.signed_in import SignedIn
 
 API_NAME = "placement_forest"
 API_VERSION_OPTION = "os_placement_forest_api_version"
@@ -20,7 +20,7 @@ API_VERSIONS = ("1",)
 
 def make_client(instance: Any) -> SignedIn:
     """Return a client of the placement service of the cloud that the `openstack` client is signed in to."""
-    from placement.client.client import SignedIn
+    from placement.client.signed_in import SignedIn
 
     return SignedIn(instance.session, instance.region_name, instance.interface)
 

@@ -12,10 +12,7 @@ import orjson
 import yaml
 
 from placement.common.gang import POD_GROUP, with_pod_groups
-from placement.engine.domain.errors import BadRequest
-
-# Limits on the depth and size of texts, checked before they are parsed, in time linear in their size.
-
+from placement.engine.domain.errors import BODY, BadRequest, RequestPlace
 
 DEEPEST = 100
 # One Pod or Node has some hundred values.
@@ -79,7 +76,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,63}")
 
 
 class _OddKey:
-    """A stand-in for a key that is no text: any number of such keys could have equal hashes."""
+    """A stand-in for a key other than a text: any number of such keys could have equal hashes."""
 
     def __init__(self, key: object) -> None:
         self.kind = type(key).__name__
@@ -89,7 +86,7 @@ class _Loader(yaml.CSafeLoader):
     """A loader that reads YAML as Kubernetes does: dates stay text."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        """Return the mapping, with odd keys where a key is no text. Raises YAMLError."""
+        """Return the mapping, with odd keys in place of keys other than texts. Raises YAMLError."""
         if not isinstance(node, yaml.MappingNode):
             return super().construct_mapping(node, deep)
         self.flatten_mapping(node)
@@ -155,41 +152,41 @@ def parse_yaml(text: bytes, most_values: int | None = None) -> list[Any]:
 def _check_storable(documents: list[Any]) -> None:
     """Raise BadRequest naming the field that JSON or a database could not store.
 
-    YAML has kinds of values that JSON lacks, and keys that are no texts. Some databases cannot store NUL
+    YAML has kinds of values that JSON lacks, and other keys than texts. Some databases cannot store NUL
     characters, numbers beyond 64 bits, infinity or NaN.
     """
-    waiting: list[tuple[Any, _Place]] = [(document, _Place(_kind(document), None)) for document in documents]
+    waiting: list[tuple[Any, _ValuePlace]] = [
+        (document, _ValuePlace(_kind(document), None)) for document in documents
+    ]
     while waiting:
         value, place = waiting.pop()
         wrong = _what_is_wrong(value)
         if wrong is not None:
-            raise BadRequest(f"{_path(place) or 'the manifest'}: {wrong}")
+            raise BadRequest(wrong, place=_request_place(place))
         if isinstance(value, dict):
-            waiting.extend((member, _Place(key, place)) for key, member in value.items())
+            waiting.extend((member, _ValuePlace(key, place)) for key, member in value.items())
         elif isinstance(value, list):
-            waiting.extend((member, _Place(number, place)) for number, member in enumerate(value))
+            waiting.extend((member, _ValuePlace(number, place)) for number, member in enumerate(value))
 
 
-class _Place(NamedTuple):
+class _ValuePlace(NamedTuple):
     """The place of a value; written out only for errors, because there are many values."""
 
     key: str | int
-    inside: _Place | None
+    inner_place: _ValuePlace | None
 
 
-def _path(place: _Place | None) -> str:
+def _request_place(place: _ValuePlace | None) -> RequestPlace:
     keys: list[str | int] = []
     while place is not None:
         keys.append(place.key)
-        place = place.inside
+        place = place.inner_place
     kind, *members = reversed(keys)
-    path = str(kind)
+    request_place = RequestPlace(str(kind))
     for key in members:
-        if isinstance(key, str) and _PLAIN_KEY.fullmatch(key):
-            path = f"{path}.{key}" if path else key
-        else:
-            path = f"{path}[{key if isinstance(key, int) else key[:_LONGEST_KEY]}]"
-    return path
+        request_place /= key if isinstance(key, int) else key[:_LONGEST_KEY]
+    is_cut = any(isinstance(key, str) and len(key) > _LONGEST_KEY for key in members)
+    return RequestPlace(request_place.text or "the manifest", "" if is_cut else request_place.field)
 
 
 def _what_is_wrong(value: Any) -> str | None:
@@ -202,7 +199,7 @@ def _what_is_wrong(value: Any) -> str | None:
     if isinstance(value, float):
         return None if math.isfinite(value) else f"must be a finite number, not {value}"
     if not isinstance(value, (dict, list)):
-        return f"{type(value).__name__} is no kind of value that JSON has; put it in quotes if it is text"
+        return f"{type(value).__name__} is not a JSON value; put it in quotes if it is text"
     for key in value if isinstance(value, dict) else ():
         if isinstance(key, _OddKey):
             return f"every key must be text, not {key.kind}; put it in quotes"
@@ -218,8 +215,9 @@ def _kind(document: Any) -> str:
 
 # Kubernetes manifests among documents: which of them describe a node, a pod or a reservation.
 
-
 RESERVATION_API_VERSION = "scheduling.koordinator.sh/v1alpha1"
+# Koordinator writes the first, Node Feature Discovery and others the second.
+TOPOLOGY_API_VERSIONS = ("topology.node.k8s.io/v1alpha1", "topology.node.k8s.io/v1alpha2")
 _TOPOLOGY = "NodeResourceTopology"
 
 
@@ -247,10 +245,10 @@ def nodes_manifests(documents: list[Any]) -> dict[str, NodeManifests]:
         if not isinstance(name, str):
             kind = manifest.get("kind")
             what = f"a {kind}" if isinstance(kind, str) else "a document without a kind"
-            raise BadRequest(f"metadata.name: {what} has none")
+            raise BadRequest(f"{what} has none", place=BODY / "metadata" / "name")
         by_name.setdefault(name, []).append(manifest)
     if not by_name:
-        raise BadRequest("kind: the Node is missing")
+        raise BadRequest("the Node is missing", place=BODY / "kind")
     return {name: _paired(manifests) for name, manifests in by_name.items()}
 
 
@@ -278,7 +276,7 @@ def manifests_of_kind(kind: str, documents: list[Any]) -> list[Mapping[str, Any]
     found = list(_flattened(documents))
     for manifest in found:
         if manifest.get("kind") != kind:
-            raise BadRequest(f"kind: expected {kind}, got {manifest.get('kind')!r}")
+            raise BadRequest(f"expected {kind}, got {manifest.get('kind')!r}", place=BODY / "kind")
     return found
 
 
@@ -287,12 +285,12 @@ def _paired(manifests: Iterable[Mapping[str, Any]]) -> NodeManifests:
     for manifest in manifests:
         kind = manifest.get("kind")
         if kind not in ("Node", _TOPOLOGY):
-            raise BadRequest(f"kind: expected Node or {_TOPOLOGY}, got {kind!r}")
+            raise BadRequest(f"expected Node or {_TOPOLOGY}, got {kind!r}", place=BODY / "kind")
         if kind in found:
-            raise BadRequest(f"kind: more than one {kind}")
+            raise BadRequest(f"more than one {kind}", place=BODY / "kind")
         found[kind] = manifest
     if "Node" not in found:
-        raise BadRequest("kind: the Node is missing")
+        raise BadRequest("the Node is missing", place=BODY / "kind")
     return NodeManifests(found["Node"], found.get(_TOPOLOGY))
 
 

@@ -1,4 +1,4 @@
-"""What the scheduler extender answers to requests that fail: status 200, in the form of its verb.
+"""The answers of the scheduler extender to requests that fail: status 200, in the form of its verb.
 
 Where the status is another, kube-scheduler writes the URL that it asked, with the token in it, into Events
 and conditions of pods, and tenants read these. Errors of connections it writes without the token.
@@ -24,7 +24,7 @@ def verb_at(path: str) -> str | None:
 
 
 def failure(verb: str, message: str, nodes: Iterable[str] = ()) -> Any:
-    """Return what the verb answers where it failed, as JSON: the message, or that no node is chosen.
+    """Return the answer of a verb that failed, as JSON: the message, or that no node is chosen.
 
     `nodes`: the nodes that were asked about. Source: k8s.io/kube-scheduler, extender/v1.
     """

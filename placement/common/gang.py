@@ -59,7 +59,7 @@ def stored_membership(document: Mapping[str, Any]) -> Membership:
     waits_until = None if until is None else datetime.datetime.fromisoformat(until)
     name = document["gang"]
     if not isinstance(name, str):
-        raise ValueError("gang is no text")
+        raise ValueError("gang is not text")
     return Membership(name, int(document["least"]), waits_until)
 
 
@@ -69,13 +69,15 @@ def read_gang(manifest: Manifest, namespace: str) -> Gang | None:
     Source: koordinator.md, "Gangs".
     """
     name = manifest.annotation(GANG_NAME).text()
-    group = manifest.label(POD_GROUP_LABEL).text() or manifest.label(POD_GROUP_NAME).text()
+    label = manifest.label(POD_GROUP_LABEL)
+    label = label if label.text() else manifest.label(POD_GROUP_NAME)
+    group = label.text()
     least = manifest.annotation(GANG_MIN_AVAILABLE)
     if least.value is None:
         least = manifest.label(POD_GROUP_MIN_AVAILABLE)
     if not name and least.value is None:
         if group:
-            manifest.label(POD_GROUP_LABEL).warn(f"{POD_GROUP} {group} is not known here; placed by itself")
+            label.warn(f"{POD_GROUP} {group} is not known here; the pod is placed alone")
         return None
     if not name and not group:
         return None
@@ -85,17 +87,24 @@ def read_gang(manifest: Manifest, namespace: str) -> Gang | None:
     own = f"{namespace}/{name or group}"
     total = manifest.annotation(GANG_TOTAL_NUMBER)
     if total.value is not None and (_number(total) or number) < number:
-        total.warn(f"is less than {number}, the least that are placed together; ignored")
-    field = manifest.annotation(GANG_MODE)
-    mode = field.text() or _STRICT
-    if mode not in (_STRICT, _NON_STRICT):
-        field.warn(f"{mode[:60]!r} is neither {_STRICT} nor {_NON_STRICT}; {_STRICT} counts")
-    field, waiting_time = manifest.annotation(GANG_WAITING_TIME), _WAITING_TIME
-    if field.value is not None:
-        waiting_time = min(read_duration(field.softly()) or _WAITING_TIME, _LONGEST_WAIT)
+        total.warn(f"is less than {number}, the minimum of the gang; ignored")
+    is_strict = _read_mode(manifest.annotation(GANG_MODE)) != _NON_STRICT
+    waiting_time = _read_waiting_time(manifest.annotation(GANG_WAITING_TIME))
     others = (each.text() for each in manifest.annotation(GANG_GROUPS).json().elements())
-    together = frozenset([own, *filter(None, others)])
-    return Gang(own, number, mode != _NON_STRICT, waiting_time, together)
+    return Gang(own, number, is_strict, waiting_time, frozenset([own, *filter(None, others)]))
+
+
+def _read_mode(annotation: Field) -> str:
+    mode = annotation.text() or _STRICT
+    if mode not in (_STRICT, _NON_STRICT):
+        annotation.warn(f"{mode[:60]!r} is neither {_STRICT} nor {_NON_STRICT}; {_STRICT} counts")
+    return mode
+
+
+def _read_waiting_time(annotation: Field) -> datetime.timedelta:
+    if annotation.value is None:
+        return _WAITING_TIME
+    return min(read_duration(annotation.softly()) or _WAITING_TIME, _LONGEST_WAIT)
 
 
 def gang_of(pod: Mapping[str, Any], namespace: str) -> Gang | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 NODE_CPU, NODE_MEMORY = "CUSTOM_NODE_CPU_MILLI", "CUSTOM_NODE_MEMORY_MB"
-"""What all pods of a Kubernetes node request of it; other classes count pods that are aligned there."""
+"""The requests of all pods of a Kubernetes node; other classes count pods that are aligned there."""
 # CPUs and memory are counted by what a Kubernetes node as a whole offers, else by the class of nova. With
 # each class comes how many units of it are a CPU, or a MiB.
 _SHARED = ((NODE_CPU, 1000), ("VCPU", 1))
@@ -17,10 +17,10 @@ _DISK = (("DISK_GB", 1),)
 ALL_CPUS, ALL_MEMORY = "CPU", "Memory"
 """Names of both where they are listed beside classes."""
 
-Resources = Mapping[str, Mapping[str, int]]
+UseByClass = Mapping[str, Mapping[str, int]]
 
 
-class Use(NamedTuple):
+class CapacityUse(NamedTuple):
     """The capacity and the use of something, in CPUs, MiB or GB."""
 
     capacity: float
@@ -28,11 +28,11 @@ class Use(NamedTuple):
 
     @property
     def free(self) -> float:
-        """Return what is left, less than nothing where more is used than there is."""
+        """Return the rest, below 0 where the use exceeds the capacity."""
         return self.capacity - self.used
 
 
-def cpus(resources: Resources) -> Use:
+def cpus(resources: UseByClass) -> CapacityUse:
     """Return the CPUs of a host or of several: all of a Kubernetes node, else the class that is fuller.
 
     VCPU and PCPU may be the same CPUs, so they have no sum.
@@ -43,28 +43,28 @@ def cpus(resources: Resources) -> Use:
     return max(uses, key=lambda each: each.used / each.capacity if each.capacity else -1)
 
 
-def shared_cpus(resources: Resources) -> Use:
+def shared_cpus(resources: UseByClass) -> CapacityUse:
     """Return all CPUs of a Kubernetes node, else the ones that servers share."""
     return _use(resources, _SHARED)
 
 
-def dedicated_cpus(resources: Resources) -> Use:
+def dedicated_cpus(resources: UseByClass) -> CapacityUse:
     """Return the CPUs that consumers have for themselves."""
     return _use(resources, _DEDICATED)
 
 
-def memory(resources: Resources) -> Use:
+def memory(resources: UseByClass) -> CapacityUse:
     """Return the memory of a host or of several in MiB."""
     return _use(resources, _MEMORY)
 
 
-def disk(resources: Resources) -> Use:
+def disk(resources: UseByClass) -> CapacityUse:
     """Return the disk of a host or of several in GB."""
     return _use(resources, _DISK)
 
 
-def _use(resources: Resources, ways: tuple[tuple[str, int], ...]) -> Use:
+def _use(resources: UseByClass, ways: tuple[tuple[str, int], ...]) -> CapacityUse:
     for name, unit in ways:
         if name in resources:
-            return Use(*(resources[name][part] / unit for part in ("capacity", "used")))
-    return Use(0, 0)
+            return CapacityUse(*(resources[name][part] / unit for part in ("capacity", "used")))
+    return CapacityUse(0, 0)

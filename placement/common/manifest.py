@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import orjson
 
-from placement.engine.domain.errors import BadRequest, BadValues
+from placement.engine.domain.errors import BODY, BadRequest, BadValues, Finding, RequestPlace
 from placement.engine.domain.units import LARGEST_AMOUNT
 from placement.engine.numa.cpus import CpuListError, CpuSet, parse_cpu_list
 
@@ -26,7 +26,7 @@ CLOSED = "placement/closed"
 
 
 class ManifestError(BadValues):
-    """The error of manifests that break rules; each of the `findings` is a line that starts with a path."""
+    """The error of manifests that break rules; the place of each finding is a path in a manifest."""
 
 
 class QuantityError(BadRequest, ValueError):
@@ -46,9 +46,6 @@ def shown(value: object) -> str:
     except ValueError:  # Python refuses to print integers of thousands of digits
         return "a very long number"
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
-
-
-# Kubernetes quantities: exact, within what Kubernetes itself can hold.
 
 
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -122,12 +119,11 @@ def largest_quantity(resource: str) -> Fraction:
 _MOST, _MOST_CPUS = Fraction(LARGEST_AMOUNT), Fraction(LARGEST_AMOUNT // 1000)
 
 
-_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _TEXTS = {str}
 
 
 class ManifestReport:
-    """A collection of findings and warnings in the order in which they occurred, each once.
+    """A collection of findings and warnings in the order of their occurrence, each once.
 
     `consequence` is what becomes of soft fields that cannot be read, in the words of their warnings.
     `withholds`: these fields say what a node withholds from pods.
@@ -136,7 +132,7 @@ class ManifestReport:
     def __init__(self, consequence: str = "ignored", *, withholds: bool = False) -> None:
         self._consequence = consequence
         self._withholds = withholds
-        self._findings: dict[str, None] = {}
+        self._findings: dict[Finding, None] = {}
         self._warnings: dict[str, None] = {}
         self._overlooked: dict[str, None] = {}
         self._withholding: dict[str, None] = {}
@@ -147,13 +143,13 @@ class ManifestReport:
         return tuple(self._warnings)
 
     @property
-    def findings(self) -> tuple[str, ...]:
-        """Every reason to refuse the manifests, one line each."""
+    def findings(self) -> tuple[Finding, ...]:
+        """Every reason to refuse the manifests."""
         return tuple(self._findings)
 
     @property
     def overlooked(self) -> tuple[str, ...]:
-        """Every complaint about a soft field, one line each; it is a warning, too."""
+        """Every complaint about a soft field, one line each; it is also a warning."""
         return tuple(self._overlooked)
 
     @property
@@ -169,26 +165,27 @@ class ManifestReport:
         if self._withholds:
             self._withholding[_one_line(warning)] = None
 
-    def refuse(self, sentence: str) -> None:
+    def refuse(self, what: str, place: RequestPlace = BODY) -> None:
         """Record a reason to refuse the manifests."""
-        self._findings[_one_line(sentence)] = None
+        text, pointer = _one_line(place.text), _one_line(place.field)
+        self._findings[Finding(_one_line(what), RequestPlace(text, pointer))] = None
 
     def warn(self, sentence: str) -> None:
         """Record something the operator should know."""
         self._warnings[_one_line(sentence)] = None
 
-    def include(self, other: ManifestReport) -> bool:
+    def include(self, other_report: ManifestReport) -> bool:
         """Add the findings and warnings of another report, and return whether it has any."""
-        self._findings |= other._findings
-        self._warnings |= other._warnings
-        self._overlooked |= other._overlooked
-        self._withholding |= other._withholding
-        return bool(other._findings or other._warnings)
+        self._findings |= other_report._findings
+        self._warnings |= other_report._warnings
+        self._overlooked |= other_report._overlooked
+        self._withholding |= other_report._withholding
+        return bool(other_report._findings or other_report._warnings)
 
     def raise_findings(self) -> None:
         """Raise one ManifestError with every finding, if there is any."""
         if self._findings:
-            raise ManifestError(tuple(self._findings))
+            raise ManifestError(self._findings)
 
 
 def _one_line(sentence: str) -> str:
@@ -218,12 +215,13 @@ class Field:
     @property
     def path(self) -> str:
         """The path of the field from the root of the manifest."""
+        return self.place.text
+
+    @property
+    def place(self) -> RequestPlace:
+        """The place of the field in the body that is the manifest."""
         # Computed when needed: a pod has a hundred fields, and hardly any ever has an error.
-        name = self._name
-        if self._above is None:
-            return str(name)
-        plain = isinstance(name, str) and _PLAIN_KEY.fullmatch(name)
-        return f"{self._above.path}.{name}" if plain else f"{self._above.path}[{name}]"
+        return RequestPlace(str(self._name)) if self._above is None else self._above.place / self._name
 
     def softly(self) -> Field:
         """Return this field with complaints that are warnings."""
@@ -235,7 +233,7 @@ class Field:
 
     def refuse(self, text: str) -> None:
         """Refuse the manifests because of this field, soft or not."""
-        self.report.refuse(f"{self.path}: {text}")
+        self.report.refuse(text, self.place)
 
     def warn(self, text: str) -> None:
         """Warn the operator about this field."""
@@ -312,13 +310,18 @@ class Field:
         self.complain(f"must be true or false, not {shown(self.value)}")
         return None
 
+    def quantity_or_zero(self, resource: str) -> Fraction | None:
+        """Return what `quantity` does, and 0 for null, as Kubernetes does in a list of resources."""
+        return Fraction(0) if self.value is None else self.quantity(resource)
+
     def quantity(self, resource: str) -> Fraction | None:
         """Return the non-negative Kubernetes quantity of a resource in this field, which is required.
 
-        What is more than can be counted of it is as much as can be, with a warning.
+        Blanks around it do not count, as in Kubernetes.
+        Above the largest amount that can be counted, that amount is returned, with a warning.
         """
         try:
-            amount = parse_quantity(self.value)
+            amount = parse_quantity(self.value.strip() if isinstance(self.value, str) else self.value)
         except QuantityError as error:
             self.complain(str(error))
             return None
@@ -327,7 +330,7 @@ class Field:
             return None
         most = largest_quantity(resource)
         if amount >= most and str(self.value) != str(most):
-            self.warn(f"{shown(self.value)} is more than can be counted; {float(most):.3g} counts")
+            self.warn(f"{shown(self.value)} is too large; {float(most):.3g} counts")
         return min(amount, most)
 
     def cpu_list(self, read: Callable[[str], CpuSet] = parse_cpu_list) -> CpuSet | None:
@@ -355,7 +358,7 @@ class Field:
 
 
 def _why_not_json(text: str) -> str:
-    """Return what Python's parser says of a text, empty if it takes it, as it does half characters."""
+    """Return the error of Python's parser for a text; empty if it takes it, as it does half characters."""
     try:
         json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
@@ -419,9 +422,6 @@ def read_manifest(
     return manifest
 
 
-# Durations as Go writes them, such as `90s` or `1h30m`.
-
-
 _PART = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -441,11 +441,8 @@ def read_duration(field: Field) -> datetime.timedelta | None:
         except OverflowError:
             field.complain("is too long")
             return None
-    field.complain(f"{text[:60]!r} is no duration such as 90s or 1h30m")
+    field.complain(f"{text[:60]!r} is not a duration such as 90s or 1h30m")
     return None
-
-
-# The two readings of Koordinator; each cluster follows one. Commands import them without numpy.
 
 
 class Profile(StrEnum):

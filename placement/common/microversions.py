@@ -108,6 +108,6 @@ def negotiate(header: str | None) -> Microversion:
 
 
 def _number(text: str) -> int:
-    """Return the number, cut to nine digits: no version has so many, and longer texts would cost time."""
+    """Return the number, cut to nine digits: versions are shorter, and longer texts would cost time."""
     sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
     return int(f"{sign}{digits.lstrip('0')[:9] or '0'}")

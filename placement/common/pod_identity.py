@@ -66,11 +66,6 @@ def _version(pod: Mapping[str, Any]) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() else None
 
 
-# A resize in place: the status of a pod shows that its containers have other amounts than they request.
-#
-# Source: KEP-1287, "In-place Update of Pod Resources".
-
-
 _STATUSES = (("containers", "containerStatuses"), ("initContainers", "initContainerStatuses"))
 _AMOUNTS = ("resources", "allocatedResources")
 
@@ -80,6 +75,7 @@ def resize_status(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
     Kubelet writes the amounts of every container. Only amounts that differ from the spec are kept, so that a
     pod without a resize is reported and stored without them.
+    Source: KEP-1287, "In-place Update of Pod Resources".
     """
     spec, status = _mapping(manifest.get("spec")), _mapping(manifest.get("status"))
     if not status:

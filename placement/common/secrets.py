@@ -11,9 +11,6 @@ from urllib.parse import quote
 
 from placement.engine.domain.errors import PlacementError
 
-# Files with secrets, and their permissions.
-
-
 _ROOT = 0
 
 

@@ -15,9 +15,6 @@ _DISTURBING = frozenset(
 """Line and paragraph separators, and the characters that change the direction of text (UAX #9)."""
 
 # What spreadsheets take for formulas begins with these, also in full width; some drop blanks in front.
-#
-# Source: OWASP, "CSV Injection".
-
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _BLANKS = ("\t", "\r", "\n")
 
@@ -33,12 +30,24 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else _written_out(each) for each in text)
 
 
+_SPANS = (("d", 86400), ("h", 3600), ("m", 60))
+
+
+def shown_span(seconds: int) -> str:
+    """Return a length of time in the largest unit that fits, such as 45s, 5m or 3d."""
+    name, unit = next(((name, unit) for name, unit in _SPANS if seconds >= unit), ("s", 1))
+    return f"{seconds // unit}{name}"
+
+
 def _written_out(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
 def spreadsheet_cell(value: Any) -> Any:
-    """Return a value as a cell of a CSV file: a text on one line that no spreadsheet takes for a formula."""
+    """Return a value as a cell of a CSV file: a text on one line that no spreadsheet takes for a formula.
+
+    Source: OWASP, "CSV Injection".
+    """
     if value is None:
         return ""
     if not isinstance(value, str):

@@ -7,10 +7,10 @@ from itertools import chain
 from typing import Any
 
 import orjson
-from flask import Blueprint, Response, current_app
+from flask import Blueprint, Response
 
 from placement.allocations.applications import Claimant
-from placement.allocations.best_fit import ClaimResults
+from placement.allocations.best_fit import BestFit, ClaimResults
 from placement.allocations.candidate_schemas import (
     ClaimantSchema,
     ClaimForManySchema,
@@ -20,17 +20,24 @@ from placement.allocations.candidate_schemas import (
     NewJsonClaimSchema,
     TranslationSchema,
 )
+from placement.allocations.candidates import CandidateSearch
+from placement.allocations.rendering import CandidatesRenderer
 from placement.allocations.schemas import ClaimedSchema, ManyClaimedSchema
 from placement.common.microversions import NEWEST
-from placement.engine.domain.errors import BadRequest, PlacementError
+from placement.engine.domain.errors import BODY, BadRequest, PlacementError
 from placement.flavors.claim_bodies import CLAIMANT, application, many_claims
 from placement.flavors.nova.translation import translate_document, translation_document
 from placement.flavors.schemas import ClaimForFlavorSchema, FlavorRequestSchema, FlavorSearchSchema
+from placement.flavors.service import Flavors
 from placement.http import context
-from placement.http.context import error_document, json_body, json_response, status_of, streamed, use_cases
-from placement.http.gate import cluster_of_body, cluster_of_claim, route
+from placement.http.answers import json_response, streamed
+from placement.http.bodies import json_body
+from placement.http.context import component, service
+from placement.http.errors import error_document, status_of
+from placement.http.gate import route
 from placement.http.operations import OneOf, Operation, load
 from placement.http.schemas import dump
+from placement.http.targets import cluster_of_body, cluster_of_claim
 
 blueprint = Blueprint("flavors", __name__)
 _question = partial(route, blueprint, method="POST", gives_json=True, reads=True)
@@ -54,12 +61,13 @@ def translation() -> Response:
 )
 def candidates() -> Response:
     """Return where a flavor fits; with explain also why."""
-    renderer = current_app.extensions["placement_candidates_renderer"]
-    found = use_cases().flavors.find(json_body())
+    renderer = component(CandidatesRenderer)
+    found = service(Flavors).find(json_body())
     document = {"translation": translation_document(found.translation), "query_used": found.query_used}
     if found.explained:
         document["explanation"] = dump(ExplanationShownSchema, found.search.explanation)
     opening = orjson.dumps(document)
+    context.current().candidates = len(found.search.answer)
     return streamed(chain([opening[:-1] + b',"candidates":'], renderer.body(found.search, NEWEST), [b"}"]))
 
 
@@ -92,40 +100,46 @@ def create() -> Response:
         return _create_for_many(given)
     if isinstance(given, dict) and "flavor" in given:
         return _create_for_flavor(given)
-    wanted = application(given)
-    fitted = use_cases().best_fit.claim(wanted)
+    wanted = application(given, service(CandidateSearch))
+    try:
+        fitted = service(BestFit).claim(wanted)
+    except BadRequest as error:
+        # Names in the query are looked up by the search.
+        raise error.within(BODY / "query") from None
     return json_response(dump(ClaimedSchema, fitted), 201 if fitted.fresh else 200)
 
 
 def _create_for_many(given: dict[str, Any]) -> Response:
-    wanted = many_claims(given)
-    best_fit = use_cases().best_fit
+    wanted = many_claims(given, service(CandidateSearch), service(Flavors))
+    best_fit = service(BestFit)
     if wanted.world is not None:
-        settled = best_fit.preview(wanted.applications, wanted.together, wanted.world)
+        results = best_fit.preview(wanted.applications, wanted.together, wanted.world)
     elif wanted.is_one_decision:
-        settled = best_fit.claim_together(wanted.applications, wanted.together)
+        results = best_fit.claim_together(wanted.applications, wanted.together)
     else:
-        settled = ClaimResults(best_fit.claim_each(wanted.applications))
+        results = ClaimResults(best_fit.claim_each(wanted.applications))
     members = []
-    for place, (each, outcome) in enumerate(zip(wanted.applications, settled.outcomes, strict=True)):
+    for place, (each, outcome) in enumerate(zip(wanted.applications, results.outcomes, strict=True)):
         named: dict[str, object] = {} if each.name is None else {"name": each.name}
         if isinstance(outcome, PlacementError):
-            named["consumer_uuid"] = each.applicant.consumer_uuid
-            named["error"] = error_document(outcome, f"members[{place}]")
+            named["consumer_uuid"] = each.claimant.consumer_uuid
+            at = BODY / "members" / place
+            is_of_query = isinstance(outcome, BadRequest) and each.dedicated_cpus is None
+            named["error"] = error_document(outcome, at / "query" if is_of_query else at)
             members.append({"status": status_of(outcome), **named})
         else:
             if each.dedicated_cpus is not None:
                 named["dedicated_cpus"] = each.dedicated_cpus
             status = 201 if outcome.fresh else 200
             members.append({"status": status, **named, **dump(ClaimedSchema, outcome)})
-    return json_response(dump(ManyClaimedSchema, settled, context=(members, bool(wanted.together.rules))))
+    return json_response(dump(ManyClaimedSchema, results, context=(members, bool(wanted.together.rules))))
 
 
 def _create_for_flavor(given: dict[str, Any]) -> Response:
     if "query" in given:
-        raise BadRequest("query: a claim is for a query or for a flavor, not for both")
+        raise BadRequest("a claim is for a query or for a flavor, not for both", place=BODY / "query")
     claimant = {name: given[name] for name in CLAIMANT if name in given}
     document = {name: part for name, part in given.items() if name not in CLAIMANT}
     body = load(ClaimantSchema, context.version(), claimant)
-    fitted, cpus = use_cases().flavors.claim(Claimant(**body), document)
+    fitted, cpus = service(Flavors).claim(Claimant(**body), document)
     return json_response(dump(ClaimedSchema, fitted, context=cpus), 201 if fitted.fresh else 200)

@@ -3,9 +3,24 @@
 from placement.allocations.candidate_schemas import ClaimantSchema
 from placement.engine.domain.inventories import MAX_INT
 from placement.flavors.nova.flavor import FLAT, GRANULAR, MAX_VCPUS
-from placement.http.schemas import Boolean, Choice, Integer, Mapping, Object, String, VersionedSchema
+from placement.http.schemas import (
+    Boolean,
+    Choice,
+    Integer,
+    Mapping,
+    Object,
+    Sequence,
+    String,
+    VersionedSchema,
+)
 
 _TEXTS = Mapping("", String(), shown_pattern="^.*$")
+MOST_AGGREGATES, LONGEST_AGGREGATES = 100, 4000
+"""How many `member_of` a request for a flavor may have, and how long each may be."""
+
+
+def _member_of() -> Sequence:
+    return Sequence(String(1, LONGEST_AGGREGATES), least=1, most=MOST_AGGREGATES)
 
 
 class FlavorSchema(VersionedSchema):
@@ -44,9 +59,14 @@ class FlavorSearchSchema(FlavorRequestSchema):
     limit = Integer(1, MAX_INT, nullable=True)
     cluster = String(nullable=True)
     explain = Boolean(nullable=True)
+    closed = Boolean(nullable=True)
+    # As in a query string: a name or UUID, `in:` and several, or `!` and one to avoid.
+    member_of = _member_of()
 
 
 class ClaimForFlavorSchema(ClaimantSchema, FlavorRequestSchema):
     """A claim for a flavor, which is translated when it is claimed."""
 
     cluster = String(nullable=True)
+    closed = Boolean(nullable=True)
+    member_of = _member_of()

@@ -5,19 +5,21 @@ from __future__ import annotations
 import logging
 import math
 import re
-import threading
+import select
+import socket
+import ssl
 import time
 import uuid
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
+from wsgiref.types import WSGIApplication
 
-from flask import Flask, Response, current_app, g, request
+from flask import Flask, Response, g, request
 from oslo_config import cfg
-from oslo_context.context import RequestContext
+from oslo_context.context import RequestContext as LogContext
 from oslo_middleware import cors, http_proxy_to_wsgi
 
 from placement.common import microversions
@@ -25,31 +27,21 @@ from placement.common.probes import PATHS
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import NotFound
 from placement.engine.domain.request_scope import Initiator, act_as
-from placement.http import context
-from placement.http.context import (
-    ENVIRONMENT_KEY,
-    HttpError,
-    in_log,
-    watch_of,
-)
+from placement.http import caller_limits, context
+from placement.http.context import ENVIRONMENT_KEY
 from placement.http.credentials import PAGES
+from placement.http.errors import HttpError
 from placement.http.gate import OWN_PATHS
+from placement.http.strategies.authentication import Authentication
 from placement.metrics.catalog import REQUEST_SECONDS, REQUESTS
 
 _STATUSES = frozenset(HTTPStatus)
-_NO_VERSIONS = (OWN_PATHS, f"{PAGES}/")
 _FILES = f"{PAGES}/static/"
 # X-Requested-With of what pages.js asks for without a click.
 _BY_PAGE = "placement"
-REQUEST_ID = "x-openstack-request-id"
-# Characters of a query that are logged as they are.
-AS_SENT = "%/?&=:,!+"
 # The form of an id that a caller gives a request across services.
 _GLOBAL_ID = re.compile(r"req-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 LOG = logging.getLogger("placement.requests")
-AUDIT = logging.getLogger("placement.audit")
-
-Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 _READING = ("GET", "HEAD", "OPTIONS")
 _METHODS = ["GET", "PUT", "POST", "DELETE", "PATCH"]
 # All paths without a rule count as one in the figures of requests.
@@ -74,100 +66,18 @@ _EXPOSED = [
 ]
 
 
-class Application(Flask):
-    """A Flask that takes all views and hooks for plain functions, and checks none again in each request."""
-
-    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function as it is."""
-        return func
-
-
-def add_hooks(
-    application: Flask, objects: Callable[[Mapping[str, Any]], str | None] | None, enter: Callable[[], None]
-) -> None:
-    """Add what happens before and after each request; `objects` returns why a caller is refused, if it is.
-
-    There are few hooks, for each of them costs every request. `enter` counts the request of its caller.
-    """
-    application.before_request(partial(_begin, objects, enter))
-    application.after_request(_finish)
-    application.teardown_request(_end)
-
-
-def _begin(objects: Callable[[Mapping[str, Any]], str | None] | None, enter: Callable[[], None]) -> None:
-    """Start the context of a request, identify its caller, count it, and check what its head says.
-
-    Raises HttpError, Unauthorized, NotFound.
-    """
-    sent, path = request.environ, request.path
-    at: context.RequestContext = sent[ENVIRONMENT_KEY]
-    at.is_own = path.startswith(_NO_VERSIONS)
-    g.placement = at
-    # Until the gate of a route decides.
-    request_scope.show_only(request_scope.NOTHING)
-    request_scope.watch_caller(watch_of(sent))
-    reason = objects(sent) if objects is not None and path not in PATHS else None
-    if reason is not None:
-        raise HttpError(403, reason)
-    # On all other paths the caller has a user id.
-    if path not in current_app.extensions[context.OPEN_PATHS]:
-        context.identify(current_app.extensions["placement_authentication"]())
-    enter()
-    # Our own paths have no microversions; their errors are as in the newest one.
-    at.version = microversions.NEWEST if at.is_own else _agreed_version()
-    length = sent.get("CONTENT_LENGTH", "").strip()
-    if length and not (length.isascii() and length.isdecimal()):
-        raise HttpError(400, "content-length header must be an integer")
-    if length.strip("0") and not sent.get("CONTENT_TYPE"):
-        raise HttpError(400, "content-type header required when content-length > 0")
-    # The router takes several leading slashes for one, and no database holds names with a NUL.
-    if sent.get("PATH_INFO", "").startswith("//") or "\0" in sent.get("PATH_INFO", ""):
-        raise NotFound("")
-
-
-def _agreed_version() -> microversions.Microversion:
-    try:
-        return microversions.negotiate(request.headers.get(microversions.HEADER))
-    except microversions.InvalidVersion as error:
-        raise HttpError(400, f"Invalid microversion: invalid version string: {error}") from None
-    except microversions.UnsupportedVersion as error:
-        raise HttpError(
-            406,
-            f"Invalid microversion: Unacceptable version header: {error}",
-            extra={"max_version": str(microversions.NEWEST), "min_version": str(microversions.OLDEST)},
-        ) from None
-
-
-def _finish(response: Response) -> Response:
-    at: context.RequestContext = g.placement
-    at.rule = request.url_rule.rule if request.url_rule is not None else None
-    response.headers[REQUEST_ID] = at.request_id
-    # No browser shall take JSON, or a text that repeats what was sent, for a page or a script.
-    response.headers.add("X-Content-Type-Options", "nosniff")
-    if at.version is not None:
-        response.headers[microversions.HEADER] = f"{microversions.SERVICE} {at.version}"
-        response.headers.add("Vary", microversions.HEADER)
-    if at.leave is not None:
-        response.call_on_close(at.leave)
-    return response
-
-
-def _end(_error: BaseException | None) -> None:
-    """Take from the thread what held for the request only."""
-    request_scope.set_deadline(math.inf)
-    request_scope.show_only(request_scope.EVERYTHING)
-
-
-def surrounded(application: Wsgi, configuration: cfg.ConfigOpts, request_seconds: float) -> Wsgi:
+def surrounded(
+    application: WSGIApplication, configuration: cfg.ConfigOpts, request_seconds: float
+) -> WSGIApplication:
     """Return the application in the layers that the configuration asks for."""
     cors.set_defaults(allow_methods=_METHODS, allow_headers=_ALLOWED, expose_headers=_EXPOSED)
     if allowed_origins(configuration):
         application = cors.CORS(application, configuration)
-    logged = RequestLog(application, request_seconds)
+    request_log = RequestLog(application, request_seconds)
     configuration.register_opts(http_proxy_to_wsgi.OPTS, group="oslo_middleware")
     if not configuration.oslo_middleware.enable_proxy_headers_parsing:
-        return logged
-    return http_proxy_to_wsgi.HTTPProxyToWSGI(logged, configuration)
+        return request_log
+    return http_proxy_to_wsgi.HTTPProxyToWSGI(request_log, configuration)
 
 
 def allowed_origins(configuration: cfg.ConfigOpts) -> list[str]:
@@ -176,7 +86,7 @@ def allowed_origins(configuration: cfg.ConfigOpts) -> list[str]:
     return configuration.cors.allowed_origin or []
 
 
-def below(path: str, inner: Wsgi, outer: Wsgi) -> Wsgi:
+def below(path: str, inner: WSGIApplication, outer: WSGIApplication) -> WSGIApplication:
     """Return an application that passes requests for paths below `path` to `inner`, others to `outer`."""
 
     def call(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -186,46 +96,29 @@ def below(path: str, inner: Wsgi, outer: Wsgi) -> Wsgi:
     return call
 
 
-ARRIVAL = "placement.arrival"
-"""The place in the WSGI environment of the moment at which a request arrived, on the monotonic clock.
-
-Only our own server sets it.
-"""
-# A database that no longer responds is given up 2.25 s after the deadline; then the answer is made and sent.
-_ANSWERING_SECONDS = 3.0
-
-
-def deadline_of(arrival: float, seconds: float) -> float:
-    """Return the moment at which the work for a request ends, so that its answer is sent within `seconds`.
-
-    Clients that wait for 30 seconds then learn why it was given up. Moments are of the monotonic clock.
-    """
-    return arrival + seconds - min(_ANSWERING_SECONDS, seconds / 2)
-
-
 class RequestLog:
     """A layer that gives every request an id and a deadline, and logs it, also if it is refused."""
 
-    def __init__(self, application: Wsgi, request_seconds: float) -> None:
+    def __init__(self, application: WSGIApplication, request_seconds: float) -> None:
         self._application = application
-        self._request_seconds = request_seconds
+        self._work_seconds = caller_limits.deadline_of(0.0, request_seconds)
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         request_id = f"req-{uuid.uuid4()}"
         at = environ[ENVIRONMENT_KEY] = context.RequestContext(request_id)
         # Our own server says when the request arrived; with others it begins here.
-        arrival = environ.get(ARRIVAL) or time.monotonic()
-        request_scope.set_deadline(deadline_of(arrival, self._request_seconds))
+        arrival = environ.get(caller_limits.ARRIVAL) or time.monotonic()
+        request_scope.set_deadline(arrival + self._work_seconds)
         # Mounted under a prefix the version document has an empty path, which the router would redirect.
         environ["PATH_INFO"] = environ.get("PATH_INFO") or "/"
         # Quoted, so that a caller cannot write lines of its own into the log.
         path, query = environ.get("SCRIPT_NAME", "") + environ["PATH_INFO"], environ.get("QUERY_STRING", "")
         uri = quote(path, encoding="latin-1", errors="replace")
-        uri += f"?{quote(query, safe=AS_SENT, encoding='latin-1')}" if query else ""
+        uri += f"?{quote(query, safe=caller_limits.AS_SENT, encoding='latin-1')}" if query else ""
         sent_id = environ.get("HTTP_X_OPENSTACK_REQUEST_ID", "")
         caller_id = sent_id if _GLOBAL_ID.fullmatch(sent_id) else None
         # Every log line carries it from here on; authentication adds the caller.
-        RequestContext(request_id=request_id, global_request_id=caller_id)
+        LogContext(request_id=request_id, global_request_id=caller_id)
         act_as(Initiator(None, None, (), request_id, caller_id, environ.get("REMOTE_ADDR")))
         LOG.debug('Starting request: "%s %s"', environ["REQUEST_METHOD"], uri)
 
@@ -281,87 +174,110 @@ def _log(environ: dict[str, Any], uri: str, status: str, headers: dict[str, str]
     level = logging.DEBUG if is_quiet else logging.INFO
     LOG.log(level, '%s "%s %s" %s', *asked.values(), rest, extra={"extra": {**asked, **shown}})
     if not (method in _READING or at.reads):
-        note_attempt(at.caller.user_id, at.caller.project_id, address, method, uri, status)
+        caller_limits.note_attempt(at.caller.user_id, at.caller.project_id, address, method, uri, status)
 
 
-def note_attempt(
-    user_id: str | None, project_id: str | None, address: str | None, method: str, uri: str, status: str | int
+# gunicorn's name for the connected socket; other servers have none, and their callers count as staying.
+_SOCKET = "gunicorn.socket"
+
+
+_NO_VERSIONS = (OWN_PATHS, f"{PAGES}/")
+REQUEST_ID = "x-openstack-request-id"
+
+
+class Application(Flask):
+    """A Flask that takes all views and hooks for plain functions, and checks none again in each request."""
+
+    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function as it is."""
+        return func
+
+
+def add_hooks(
+    application: Flask,
+    authentication: Authentication,
+    objection: Callable[[Mapping[str, Any]], str | None] | None,
+    enter: Callable[[], None],
 ) -> None:
-    """Log a request that tried to change something, and its answer; what is not known is `-`."""
-    AUDIT.info(
-        'user: %s project: %s address: %s "%s %s" status: %s',
-        in_log(user_id) or "-",
-        in_log(project_id) or "-",
-        address or "-",
-        method,
-        uri,
-        status,
-    )
+    """Add what happens before and after each request; `objection` returns why a caller is refused, if it is.
 
-
-# The bound on how many requests of one caller a process works on, for servers of any kind.
-#
-# A request counts for its address until its credentials are accepted, from then on for their user. So random
-# tokens from one address share the quota of one caller, and so do new tokens of one user.
-
-
-KNOWN_AS = "placement.known_as"
-"""The place in the WSGI environment of a function that takes user id and project id of an accepted caller.
-
-It counts the request for this user, returns False if the user has too many of them, and raises OutOfTurn if
-the request has to wait. Only our own server sets it, which has counted the request for its address already.
-"""
-SIGNED_IN_AS = "placement.signed_in_as"
-"""The place in the WSGI environment of a function that takes a new session with its user id and project id.
-
-Only our own server sets it. Requests of the session count for its user from the first one on.
-"""
-TOO_MANY = "Too many requests of this caller are being answered; nothing was done."
-_LATER = {"Retry-After": "1"}
-
-
-class OutOfTurn(BaseException):
-    """A signal that a request has to wait for threads of its user, and then begins again.
-
-    It is for the server alone: handlers of errors, which would answer the request, do not catch it.
+    There are few hooks, for each of them costs every request. `enter` counts the request of its caller.
     """
+    application.before_request(partial(_begin, authentication, objection, enter))
+    application.after_request(_finish)
+    application.teardown_request(_end)
 
 
-class Callers:
-    """A count of the requests of each caller, from their start until their answer is sent or given up."""
+def _begin(
+    authentication: Authentication,
+    objection: Callable[[Mapping[str, Any]], str | None] | None,
+    enter: Callable[[], None],
+) -> None:
+    """Start the context of a request, identify its caller, count it, and check what its head says.
 
-    def __init__(self, most: int) -> None:
-        """Allow at most `most` requests of a caller at a time; 0 means any number."""
-        self._most = most
-        self._lock = threading.Lock()
-        self._in_work: Counter[Hashable] = Counter()
+    Raises HttpError, NotFound.
+    """
+    sent, path = request.environ, request.path
+    at: context.RequestContext = sent[ENVIRONMENT_KEY]
+    at.is_own = path.startswith(_NO_VERSIONS)
+    g.placement = at
+    # Until the gate of a route decides.
+    request_scope.show_only(request_scope.NOTHING)
+    request_scope.watch_caller(watch_of(sent))
+    reason = objection(sent) if objection is not None and path not in PATHS else None
+    if reason is not None:
+        raise HttpError(403, reason)
+    # On all other paths the caller has a user id.
+    if path not in authentication.open_paths:
+        context.identify(authentication.strategy())
+    enter()
+    # Our own paths have no microversions; their errors are as in the newest one.
+    at.version = microversions.NEWEST if at.is_own else _agreed_version()
+    length = sent.get("CONTENT_LENGTH", "").strip()
+    if length and not (length.isascii() and length.isdecimal()):
+        raise HttpError(400, "content-length header must be an integer")
+    if length.strip("0") and not sent.get("CONTENT_TYPE"):
+        raise HttpError(400, "content-type header required when content-length > 0")
+    # The router takes several leading slashes for one, and no database holds names with a NUL.
+    if sent.get("PATH_INFO", "").startswith("//") or "\0" in sent.get("PATH_INFO", ""):
+        raise NotFound("")
 
-    def enter(self, caller: Hashable) -> bool:
-        """Count one more request; False if the caller has as many as it may have."""
-        with self._lock:
-            if self._most and self._in_work[caller] >= self._most:
-                return False
-            self._in_work[caller] += 1
-            return True
 
-    def leave(self, caller: Hashable) -> None:
-        """Count one less."""
-        with self._lock:
-            self._leave(caller)
+def _agreed_version() -> microversions.Microversion:
+    try:
+        return microversions.negotiate(request.headers.get(microversions.HEADER))
+    except microversions.InvalidVersion as error:
+        raise HttpError(400, f"Invalid microversion: invalid version string: {error}") from None
+    except microversions.UnsupportedVersion as error:
+        raise HttpError(
+            406,
+            f"Invalid microversion: Unacceptable version header: {error}",
+            extra={"max_version": str(microversions.NEWEST), "min_version": str(microversions.OLDEST)},
+        ) from None
 
-    def move(self, former: Hashable, caller: Hashable) -> bool:
-        """Count a request for another caller than before; False if this one has as many as it may have."""
-        with self._lock:
-            if self._most and self._in_work[caller] >= self._most:
-                return False
-            self._in_work[caller] += 1
-            self._leave(former)
-            return True
 
-    def _leave(self, caller: Hashable) -> None:
-        self._in_work[caller] -= 1
-        if not self._in_work[caller]:
-            del self._in_work[caller]
+def _finish(response: Response) -> Response:
+    at: context.RequestContext = g.placement
+    at.rule = request.url_rule.rule if request.url_rule is not None else None
+    response.headers[REQUEST_ID] = at.request_id
+    # No browser shall take JSON, or a text that repeats what was sent, for a page or a script.
+    response.headers.add("X-Content-Type-Options", "nosniff")
+    if at.version is not None:
+        major, minor = at.version
+        response.headers[microversions.HEADER] = f"{microversions.SERVICE} {major}.{minor}"
+        response.headers.add("Vary", microversions.HEADER)
+    if at.leave is not None:
+        response.call_on_close(at.leave)
+    return response
+
+
+def _end(_error: BaseException | None) -> None:
+    """Take from the thread what held for the request only."""
+    request_scope.set_deadline(math.inf)
+    request_scope.show_only(request_scope.EVERYTHING)
+
+
+_LATER = {"Retry-After": "1"}
 
 
 def bound(most: int) -> Callable[[], None]:
@@ -370,21 +286,43 @@ def bound(most: int) -> Callable[[], None]:
     `most` 0 means any number. Our own server counts by itself; it only receives the user of the request here.
     Routes that need no token are not limited (common.probes.OPEN_PATHS, http.openapi.PATHS).
     """
-    callers = Callers(most)
+    callers = caller_limits.Callers(most)
 
     def enter() -> None:
         caller = g.placement.caller
         user = caller.user_id
         if user is None:
             return
-        known_as = request.environ.get(KNOWN_AS)
+        known_as = request.environ.get(caller_limits.KNOWN_AS)
         if known_as is not None:
             if not known_as(user, caller.project_id):
-                raise HttpError(429, TOO_MANY, headers=_LATER)
+                raise HttpError(429, caller_limits.TOO_MANY, headers=_LATER)
             return
         if not callers.enter(user):
-            raise HttpError(429, TOO_MANY, headers=_LATER)
+            raise HttpError(429, caller_limits.TOO_MANY, headers=_LATER)
 
         g.placement.leave = partial(callers.leave, user)
 
     return enter
+
+
+def watch_of(environ: dict[str, Any]) -> Callable[[], bool] | None:
+    """Return a function that checks if the caller of this request has gone; None where that is unknown."""
+    connected = environ.get(_SOCKET)
+    if not isinstance(connected, socket.socket):
+        return None
+
+    def is_gone() -> bool:
+        waiting = select.poll()
+        if isinstance(connected, ssl.SSLSocket):
+            # The waiting bytes may be the client's close_notify, which looks like a request until decrypted.
+            waiting.register(connected.fileno(), select.POLLRDHUP)
+            return bool(waiting.poll(0))
+        try:
+            waiting.register(connected.fileno(), select.POLLIN)
+            # The bytes are either the next request or the end.
+            return bool(waiting.poll(0)) and not connected.recv(1, socket.MSG_PEEK)
+        except (OSError, ValueError):
+            return True
+
+    return is_gone

@@ -17,7 +17,7 @@ from oslo_config import cfg
 from oslo_policy import opts, policy
 
 from placement.engine.domain.identifiers import meant, near
-from placement.http.context import Misconfigured
+from placement.http.errors import Misconfigured
 from placement.http.rules import list_rules
 
 LOG = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ _NAMES_SHOWN = 5
 # The check that the library puts where it cannot parse a rule, and for "!".
 _REFUSAL = type(policy.RuleDefault("nobody", "!").check)
 
-Mark = tuple[int, int, int, int] | None
+FileStamp = tuple[int, int, int, int] | None
 """What differs once a file has changed, the time of its last change first; None for one that is not found."""
 
 
@@ -43,7 +43,7 @@ class PolicyRules(NamedTuple):
 
     enforcer: policy.Enforcer
     names: Mapping[Path, frozenset[str]]
-    marks: Mapping[Path, Mark]
+    marks: Mapping[Path, FileStamp]
 
 
 # The rules that the master process has read, for a worker that starts while a file is broken.
@@ -62,7 +62,7 @@ def is_set(settings: cfg.ConfigOpts, group: str, option: str) -> bool:
     )
 
 
-def marks_of(configuration: cfg.ConfigOpts) -> dict[Path, Mark]:
+def marks_of(configuration: cfg.ConfigOpts) -> dict[Path, FileStamp]:
     """Return the policy files in the order in which they count.
 
     Raises BadPolicy if one that is configured is missing.
@@ -86,7 +86,7 @@ def _found(configuration: cfg.ConfigOpts, option: str, name: str) -> Path | None
     for file in configuration.config_file or ():
         link = Path(file).parent / name
         if link.is_symlink():
-            raise BadPolicy(f"{link}: it links to what is not there.")
+            raise BadPolicy(f"{link}: it links to a file that does not exist.")
     return None
 
 
@@ -95,7 +95,7 @@ def _is_configured(configuration: cfg.ConfigOpts, option: str) -> bool:
     return not is_usual or is_set(configuration, _GROUP, option)
 
 
-def _mark(path: Path) -> Mark:
+def _mark(path: Path) -> FileStamp:
     try:
         status = path.stat()
     except OSError:
@@ -104,30 +104,30 @@ def _mark(path: Path) -> Mark:
     return status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def are_settled(marks: Mapping[Path, Mark]) -> bool:
+def are_settled(marks: Mapping[Path, FileStamp]) -> bool:
     """Return whether all files are there and have not changed for a second, so that none is half written."""
     latest = time.time() - _SETTLED_SECONDS
     return all(mark is not None and mark[0] / 1e9 < latest for mark in marks.values())
 
 
 def read(
-    configuration: cfg.ConfigOpts, former: PolicyRules | None = None, *, may_withdraw: bool = False
+    configuration: cfg.ConfigOpts, former_rules: PolicyRules | None = None, *, may_withdraw: bool = False
 ) -> PolicyRules:
     """Return the rules of the present files.
 
-    Without `former`, what the master process has read counts as that. Raises BadPolicy, also where rules of
-    `former` are missing. With `may_withdraw`, as at SIGHUP, rules may be missing, but no file
+    Without `former_rules`, what the master process has read counts as that. Raises BadPolicy, also where
+    rules of `former_rules` are missing. With `may_withdraw`, as at SIGHUP, rules may be missing, but no file
     that had some may be gone or empty.
     """
     opts._register(configuration)
-    former = former or (prepared[0] if prepared else None)
+    former_rules = former_rules or (prepared[0] if prepared else None)
     for _ in range(_ATTEMPTS):
         marks = marks_of(configuration)
         # Where a file is configured it comes first.
         named = next(iter(marks)) if _is_configured(configuration, _FILE) else None
         names = {path: _names(path, is_named=path == named) for path in marks}
-        if former is not None:
-            _require_rules(names, former, may_withdraw)
+        if former_rules is not None:
+            _require_rules(names, former_rules, may_withdraw)
         enforcer = _enforcer(configuration)
         # The library has read the files once more.
         if marks_of(configuration) == marks:
@@ -236,12 +236,12 @@ def _names(path: Path, *, is_named: bool) -> frozenset[str]:
     if rules is None:
         return frozenset()
     if not isinstance(rules, dict):
-        raise BadPolicy(f"{path}: a map from rules to what they check is expected.")
+        raise BadPolicy(f"{path}: a map from rules to their checks is expected.")
     for name, text in rules.items():
         if not isinstance(name, str) or not isinstance(text, str | list):
             raise BadPolicy(f"{path}: {name}: text is expected, such as role:reader.")
         if isinstance(text, str) and _refusals(policy.RuleDefault(name, text).check) > text.count("!"):
-            raise BadPolicy(f"{path}: {name}: {text!r} is no rule.")
+            raise BadPolicy(f"{path}: {name}: {text!r} is not a rule.")
     return frozenset(rules)
 
 

@@ -1,6 +1,6 @@
 """The parameters of searches for candidates: meaning, values and JSON form of each.
 
-The values of a query string become the JSON form, and `groups.query_of` makes a query of it.
+The values of a query string become the JSON form, and `stored_requests.query_of` makes a query of it.
 Source: placement-api.md, "Query grammar", "Value parsing".
 """
 
@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from placement.common.microversions import Feature, Microversion
-from placement.engine.domain.errors import BadRequest, BadValues
+from placement.engine.domain.errors import BadRequest, BadValues, parameter
 from placement.engine.domain.groups import SplitRule
 from placement.engine.domain.identifiers import normalize_uuid
-from placement.http import context
 from placement.http import schemas as fields
-from placement.http.operations import POLICIES, PREFIX, Parameter, Parameters, parse_positive, refuse_value
-from placement.http.schemas import AnyOf, Choice, Integer, Object, String, Uuid, VersionedSchema, shown
-
-# Values in query strings; the microversion tells which forms of them are understood.
-
+from placement.http.operations import PREFIX, Parameter
+from placement.http.query_strings import POLICIES, Parameters, parse_positive, refuse_value
 
 _RESOURCES_FORM = (
     "Badly formed resources parameter. Expected resources query string parameter in form: "
@@ -54,11 +50,13 @@ def parse_resources(value: str) -> dict[str, int]:
         # Clients fold long query strings, which leaves blanks around amounts.
         trimmed = text.strip()
         if not (trimmed.isascii() and _INTEGER.fullmatch(trimmed)):
-            raise BadRequest(f"Requested resource {name} expected positive integer amount. Got: {text}.")
+            raise BadRequest(
+                f"Requested resource {name} expected positive integer amount. Got: {text}.", value=trimmed
+            )
         # No amount is above 64 bits; not converting longer digits keeps hostile input cheap.
         amount = int(trimmed) if len(trimmed) <= _MOST_DIGITS else int(trimmed[:20])
         if amount < 1:
-            raise BadRequest(f"Requested resource {name} requires amount >= 1. Got: {amount}.")
+            raise BadRequest(f"Requested resource {name} requires amount >= 1. Got: {amount}.", value=trimmed)
         resources[name] = amount
     return resources
 
@@ -105,8 +103,13 @@ def _parse_any_of(value: str) -> frozenset[str]:
     return frozenset(names)
 
 
-def parse_member_of(values: list[str], version: Microversion, suffix: str = "") -> Expression:
-    """Read all `member_of` values of one group, uuids normalised. Raises BadRequest."""
+def parse_member_of(
+    values: list[str], version: Microversion, suffix: str = "", *, named: bool = False
+) -> Expression:
+    """Read all `member_of` values of one group, uuids normalised; `named`: names of aggregates may stand.
+
+    Raises BadRequest.
+    """
     if len(values) > 1 and not version.offers(Feature.REPEATED_MEMBER_OF):
         raise BadRequest(f"Multiple member_of{suffix} parameters are not supported")
     required: list[frozenset[str]] = []
@@ -117,7 +120,7 @@ def parse_member_of(values: list[str], version: Microversion, suffix: str = "") 
             raise BadRequest(
                 f"Forbidden member_of{suffix} parameters are not supported in the specified microversion"
             )
-        uuids = _parse_aggregates(value[1:] if negative else value, value)
+        uuids = _parse_aggregates(value[1:] if negative else value, value, named=named)
         if negative:
             forbidden |= uuids
         else:
@@ -125,7 +128,7 @@ def parse_member_of(values: list[str], version: Microversion, suffix: str = "") 
     return Expression(tuple(required), frozenset(forbidden))
 
 
-def _parse_aggregates(value: str, given: str) -> frozenset[str]:
+def _parse_aggregates(value: str, given: str, *, named: bool) -> frozenset[str]:
     if value.startswith("in:"):
         pieces = value.removeprefix("in:").split(",")
     elif "," in value:
@@ -137,17 +140,20 @@ def _parse_aggregates(value: str, given: str) -> frozenset[str]:
         pieces = [value]
     uuids = set()
     for piece in pieces:
-        normal = normalize_uuid(piece)
-        if normal is None:
+        normal = normalize_uuid(piece) or (piece.strip() if named else "")
+        if not normal:
             raise BadRequest(f"{PREFIX}Expected 'member_of' parameter to contain valid UUID(s). Got: {piece}")
         uuids.add(normal)
     return frozenset(uuids)
 
 
-def parse_in_tree(value: str) -> str:
-    """Return the provider uuid of a group's `in_tree`, normalised. Raises BadRequest."""
-    normal = normalize_uuid(value.strip())
-    if normal is None:
+def parse_in_tree(value: str, *, named: bool = False) -> str:
+    """Return the provider uuid of a group's `in_tree`, normalised; `named`: or its name.
+
+    Raises BadRequest.
+    """
+    normal = normalize_uuid(value.strip()) or (value.strip() if named else "")
+    if not normal:
         raise BadRequest(f"{PREFIX}Expected 'in_tree' parameter to be a format of uuid. Got: {value}")
     return normal
 
@@ -163,15 +169,16 @@ def parse_same_subtree(value: str) -> frozenset[str]:
     return frozenset(suffixes)
 
 
-# The parameters. Each says what its values become in the JSON form; of some only the last counts.
-
-
 class Surroundings(NamedTuple):
-    """The surroundings of values: the version, the suffix of the group, and all parameters."""
+    """The surroundings of values: the version, the suffix of the group, and all parameters.
+
+    `own`: errors are in our words, and not in the incumbent's.
+    """
 
     version: Microversion
     suffix: str
     parameters: Parameters
+    own: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,29 +188,35 @@ class QueryParameter(Parameter):
     read: Callable[[list[str], Surroundings], Mapping[str, Any]] = field(kw_only=True)
 
 
-def _member_of(values: list[str], around: Surroundings) -> Mapping[str, Any]:
-    required, forbidden = parse_member_of(values, around.version, around.suffix)
+def _member_of(values: list[str], surroundings: Surroundings) -> Mapping[str, Any]:
+    required, forbidden = parse_member_of(
+        values, surroundings.version, surroundings.suffix, named=surroundings.own
+    )
     return {"member_of": required, "forbidden_aggregates": forbidden}
 
 
-def _limit(values: list[str], around: Surroundings) -> Mapping[str, Any]:
+def _limit(values: list[str], surroundings: Surroundings) -> Mapping[str, Any]:
     numbers = [parse_positive(value) for value in values]
     for value, number in zip(values, numbers, strict=True):
         if number is None:
-            reason = f"{shown(value)} does not match '^[1-9][0-9]*$'"
-            raise refuse_value(around.parameters, "limit", value, reason, "pattern")
+            reason = f"{fields.shown(value)} does not match '^[1-9][0-9]*$'"
+            raise refuse_value(
+                surroundings.parameters, "limit", value, reason, "pattern", own=surroundings.own
+            )
     return {"limit": numbers[0]}
 
 
-def _group_policy(values: list[str], around: Surroundings) -> Mapping[str, Any]:
+def _group_policy(values: list[str], surroundings: Surroundings) -> Mapping[str, Any]:
     for value in values:
         if value not in POLICIES:
-            reason = f"{shown(value)} is not one of {list(POLICIES)}"
-            raise refuse_value(around.parameters, "group_policy", value, reason, "enum")
+            reason = f"{fields.shown(value)} is not one of {list(POLICIES)}"
+            raise refuse_value(
+                surroundings.parameters, "group_policy", value, reason, "enum", own=surroundings.own
+            )
     return {"group_policy": values[0]}
 
 
-def _root_required(values: list[str], _: Surroundings) -> Mapping[str, Any]:
+def _root_required(values: list[str], _surroundings: Surroundings) -> Mapping[str, Any]:
     if len(values) > 1:
         raise BadRequest(
             "Query parameter 'root_required' may be specified only once.",
@@ -231,14 +244,14 @@ OF_GROUPS = (
     ),
     QueryParameter(
         "required",
-        "Traits, `!` before forbidden ones, `in:` before some of which one is enough.",
+        "Traits, `!` before forbidden ones; `in:A,B` for one of several.",
         since=Feature.CANDIDATES_TRAITS,
         repeated=Feature.ANY_OF_TRAITS,
-        read=lambda values, around: parse_required(values, around.version)._asdict(),
+        read=lambda values, surroundings: parse_required(values, surroundings.version)._asdict(),
     ),
     QueryParameter(
         "member_of",
-        "An aggregate, `in:` and several, or `!` and what is forbidden.",
+        "An aggregate, `in:` and several, or `!` and a forbidden one.",
         since=Feature.CANDIDATES_BY_AGGREGATE,
         repeated=Feature.REPEATED_MEMBER_OF,
         read=_member_of,
@@ -247,7 +260,9 @@ OF_GROUPS = (
         "in_tree",
         "The uuid of a provider of the tree.",
         since=Feature.CANDIDATES_IN_TREE,
-        read=lambda values, _: {"in_tree": [parse_in_tree(value) for value in values][-1]},
+        read=lambda values, surroundings: {
+            "in_tree": [parse_in_tree(value, named=surroundings.own) for value in values][-1]
+        },
     ),
 )
 OF_ALL = (
@@ -282,27 +297,29 @@ OF_ALL = (
 
 
 def members_of(
-    known: Sequence[QueryParameter], given: Mapping[str, list[str]], around: Surroundings
+    parameters: Sequence[QueryParameter], given: Mapping[str, list[str]], surroundings: Surroundings
 ) -> dict[str, Any]:
     """Return the members that values by parameter become, read in the order of `given`. Raises BadRequest."""
-    readers = {each.name: each.read for each in known}
+    readers = {each.name: each.read for each in parameters}
     members: dict[str, Any] = {}
     for name, values in given.items():
         if values:
             try:
-                members.update(readers[name](values, around))
+                members.update(readers[name](values, surroundings))
             except BadValues:
                 raise
             except BadRequest as error:
-                raise placed(f"{name}{around.suffix}", error) from None
+                raise placed(f"{name}{surroundings.suffix}", error, surroundings.own) from None
     return members
 
 
-def placed(name: str, error: BadRequest) -> BadRequest:
-    """Return the error about a parameter; on our paths its name comes first."""
-    if not context.is_own():
-        return error
-    return BadRequest(f"{name}: {str(error).removeprefix(PREFIX)}", code=error.code)
+def placed(name: str, bad_request: BadRequest, own: bool) -> BadRequest:
+    """Return the error about a parameter; in our words its name comes first."""
+    if not own:
+        return bad_request
+    (finding,) = bad_request.findings
+    finding = replace(finding, what=finding.what.removeprefix(PREFIX))
+    return BadValues([finding], code=bad_request.code).within(parameter(name))
 
 
 def _suffixed(name: str, suffix: str, stated: str, since: Feature, until: Feature | None = None) -> Parameter:
@@ -319,19 +336,23 @@ def _suffixed(name: str, suffix: str, stated: str, since: Feature, until: Featur
 def _of_suffixed_groups() -> Iterator[Parameter]:
     for known in OF_GROUPS:
         assert known.since is not None
-        stated = f"The same of the group with the suffix S. {known.description}"
+        stated = f"For the group with the suffix S. {known.description}"
         since = max(known.since, Feature.GRANULAR_GROUPS, key=lambda feature: feature.value)
         yield _suffixed(known.name, NUMERIC_SUFFIX, stated, since, Feature.STRING_SUFFIXES)
         yield _suffixed(known.name, STRING_SUFFIX, stated, Feature.STRING_SUFFIXES)
 
 
 PARAMETERS = (*OF_GROUPS, *_of_suffixed_groups(), *OF_ALL)
+CLOSED = Parameter(
+    "closed", "true: closed hosts count as well.", {"type": "string", "enum": ["true", "false"]}
+)
 # The parameters that our own search has beside these, except for splits.
 OWN = (
     Parameter("order_by", "The name of an order, or strategies as JSON."),
     Parameter("cluster", "The only cluster to look in."),
     Parameter("prefer", "Traits or aggregates, by commas, with `!` and `:weight`.", repeated=True),
     Parameter("explain", "1: why something fits, or nothing.", {"type": "string", "enum": ["0", "1"]}),
+    CLOSED,
 )
 SPLITS = (
     _suffixed(
@@ -342,11 +363,8 @@ SPLITS = (
     ),
     _suffixed("split_rule", STRING_SUFFIX, f"How: one of {', '.join(SplitRule)}.", Feature.STRING_SUFFIXES),
 )
-WORLD = Parameter("world", "What is to be different, as JSON; nothing is written.")
+WORLD = Parameter("world", "Imagined changes, as JSON; nothing is written.")
 EXTENDED = (*PARAMETERS, *SPLITS, *OWN)
-
-
-# The JSON form.
 
 
 class _Conjunction(fields.Sequence):
@@ -357,28 +375,28 @@ class _Conjunction(fields.Sequence):
         return list(dict.fromkeys(map(frozenset, super().checked(value))))
 
 
-def _name() -> String:
-    return String(1, 255, fields.NAME)
+def _name() -> fields.String:
+    return fields.String(1, 255, fields.NAME)
 
 
-class GroupSchema(VersionedSchema):
+class GroupSchema(fields.VersionedSchema):
     """One request group; of an inner list one item is enough."""
 
-    resources = fields.Mapping(fields.NAME, Integer(1))
-    required = _Conjunction(AnyOf(_name()))
+    resources = fields.Mapping(fields.NAME, fields.Integer(1))
+    required = _Conjunction(fields.AnyOf(_name()))
     forbidden = fields.Sequence(_name())
-    member_of = _Conjunction(AnyOf(Uuid()))
-    forbidden_aggregates = fields.Sequence(Uuid())
-    in_tree = Uuid()
+    member_of = _Conjunction(fields.AnyOf(fields.UuidOrName()))
+    forbidden_aggregates = fields.Sequence(fields.UuidOrName())
+    in_tree = fields.UuidOrName()
     split = fields.Sequence(_name(), least=1, unique=True)
-    split_rule = Choice(list(SplitRule))
+    split_rule = fields.Choice(list(SplitRule))
 
 
-class QueryBodySchema(VersionedSchema):
+class QueryBodySchema(fields.VersionedSchema):
     """A query with its groups by suffix."""
 
-    groups = fields.Mapping(fields.SUFFIX, Object(GroupSchema), required=True, least=1)
-    group_policy = Choice(POLICIES)
-    same_subtree = fields.Sequence(fields.Sequence(String(1, 64), least=1))
+    groups = fields.Mapping(fields.SUFFIX, fields.Object(GroupSchema), required=True, least=1)
+    group_policy = fields.Choice(POLICIES)
+    same_subtree = fields.Sequence(fields.Sequence(fields.String(1, 64), least=1))
     root_required = fields.Sequence(_name())
     root_forbidden = fields.Sequence(_name())

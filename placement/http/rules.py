@@ -8,12 +8,14 @@ admin only; as long as `[oslo_policy] enforce_new_defaults` is False that role p
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from oslo_policy import policy
 
 from placement.common.extender_protocol import BIND, FILTER, PREEMPT, PRIORITIZE
 
+READER = "placement:reader_api"
+"""The rule for roles that may read everything; by default no role may."""
 ELSEWHERE = "elsewhere_api"
 """The rule for what concerns no cluster that the caller's token is bound to."""
 
@@ -33,10 +35,19 @@ _BASES = {
         "rule:admin_or_service_api or role:extender",
         "Administrators, services, and kube-scheduler with a token that may do nothing else.",
     ),
+    READER: (
+        "!",
+        "Callers that may read everything: all that is asked with GET, and questions that write nothing. "
+        "Set it to role:reader to give that to the role reader.",
+    ),
+    "admin_or_service_or_reader_api": (
+        f"rule:admin_or_service_api or rule:{READER}",
+        "Administrators, services, and callers that may read everything.",
+    ),
     ELSEWHERE: (
         "!",
-        "Who of those whose tokens are bound to clusters may ask for what concerns no cluster; the rule of "
-        "the route must let them pass, too.",
+        "Callers with tokens bound to clusters that may also use routes without a cluster; the rule of the "
+        "route applies as well.",
     ),
 }
 _PROVIDER = "/resource_providers/{uuid}"
@@ -82,7 +93,7 @@ _RULES: dict[str, tuple[str, ...]] = {
     "resource_providers:aggregates:update": ("Replace aggregates.", f"PUT {_PROVIDER}/aggregates"),
     "aggregates:list": ("List aggregates and their names.", "GET /ext/v1/aggregates"),
     "aggregates:update": ("Name an aggregate.", "PUT /ext/v1/aggregates/{uuid}"),
-    "resource_providers:usages": ("Show what is used of a provider.", f"GET {_PROVIDER}/usages"),
+    "resource_providers:usages": ("Show the usages of a provider.", f"GET {_PROVIDER}/usages"),
     "resource_providers:allocations:list": (
         "List the allocations on a provider.",
         f"GET {_PROVIDER}/allocations",
@@ -99,6 +110,7 @@ _RULES: dict[str, tuple[str, ...]] = {
     "allocations:delete": ("Delete a consumer's allocations.", "DELETE /allocations/{consumer}"),
     "allocations:manage": ("Replace many consumers' allocations.", "POST /allocations"),
     "allocations:list_all": ("List the allocations of all consumers.", "GET /ext/v1/allocations"),
+    "orphans:list": ("List what may be left over.", "GET /ext/v1/orphans"),
     "allocation_candidates:list": (
         "List allocation candidates.",
         "GET /allocation_candidates",
@@ -106,7 +118,7 @@ _RULES: dict[str, tuple[str, ...]] = {
         "POST /ext/v1/allocation_candidates",
     ),
     "claims:create": ("Claim the best candidate of a query.", "POST /ext/v1/claims"),
-    "usages": ("Show what a project uses.", "GET /usages"),
+    "usages": ("Show the usages of a project.", "GET /usages"),
     "reshaper:reshape": ("Move inventories and allocations together.", "POST /reshaper"),
     "clusters:list": ("List clusters.", "GET /ext/v1/clusters"),
     "clusters:show": ("Show a cluster.", f"GET {_CLUSTER}"),
@@ -135,7 +147,7 @@ _RULES: dict[str, tuple[str, ...]] = {
         f"POST {_CLUSTER}/extender/prioritize",
     ),
     "clusters:extender:preempt": (
-        "Ask, as a scheduler, whom to evict so that a pod fits.",
+        "Ask, as a scheduler, which pods to evict so that a pod fits.",
         f"POST {_CLUSTER}/extender/preempt",
     ),
     "clusters:extender:bind": ("Bind, as a scheduler, a pod to a node.", f"POST {_CLUSTER}/extender/bind"),
@@ -151,16 +163,31 @@ _RULES: dict[str, tuple[str, ...]] = {
     "flavors:translate": ("Translate a nova flavor.", "POST /ext/v1/flavors/translation"),
     "flavors:candidates": ("Find where a nova flavor fits.", "POST /ext/v1/flavors/candidates"),
 }
+# The rules of questions that are asked with POST, as they may be long, and that write nothing.
+_QUESTIONS = {
+    "allocation_candidates:list",
+    "capacity:show",
+    "clusters:pods:preview",
+    "clusters:pods:translate",
+    "flavors:candidates",
+    "flavors:translate",
+    "plans:make",
+}
 # The checks of rules that do not let administrators and services pass.
 _CHECKS = {
-    "usages": "rule:admin_or_project_reader_or_service_api",
+    "usages": f"rule:admin_or_project_reader_or_service_api or rule:{READER}",
     "reshaper:reshape": "rule:service_api",
-    "audit:list": "rule:admin_api",
+    "audit:list": f"rule:admin_api or rule:{READER}",
     **{
         f"clusters:extender:{verb}": "rule:admin_or_service_or_extender_api"
         for verb in (FILTER, PRIORITIZE, PREEMPT, BIND)
     },
 }
+
+
+def _usual_check(short_name: str, routes: Iterable[str]) -> str:
+    reads = short_name in _QUESTIONS or all(each.startswith("GET ") for each in routes)
+    return "rule:admin_or_service_or_reader_api" if reads else "rule:admin_or_service_api"
 
 
 def list_rules() -> Iterator[policy.RuleDefault]:
@@ -171,7 +198,7 @@ def list_rules() -> Iterator[policy.RuleDefault]:
         name = f"placement:{short_name}"
         yield policy.DocumentedRuleDefault(
             name=name,
-            check_str=_CHECKS.get(short_name, "rule:admin_or_service_api"),
+            check_str=_CHECKS.get(short_name) or _usual_check(short_name, routes),
             description=description,
             operations=[{"method": method, "path": path} for method, path in map(str.split, routes)],
             scope_types=["project"],

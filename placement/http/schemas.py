@@ -22,10 +22,7 @@ from marshmallow import RAISE, Schema, fields, missing, pre_load
 from placement.common.microversions import NEWEST, Feature, Microversion
 from placement.common.texts import disturbing
 from placement.engine.domain.errors import MOST_FINDINGS, SchemaViolation
-from placement.engine.domain.identifiers import meant, near, normalize_uuid
-from placement.http import context
-
-# The patterns of names on the wire. Source: placement-api.md, "Identifiers, names, numbers".
+from placement.engine.domain.identifiers import normalize_uuid
 
 NAME = "^[A-Z0-9_]+$"
 CUSTOM_NAME = "^CUSTOM_[A-Z0-9_]+$"
@@ -76,6 +73,12 @@ ELSEWHERE = InContext(lambda *_: missing)
 Source = Callable[[Any], Any] | InContext | str
 
 
+def unless_empty(path: str) -> Callable[[Any], Any]:
+    """Return a source that is an attribute, None where that is empty; the path may have dots."""
+    read = attrgetter(path)
+    return lambda source: read(source) or None
+
+
 class HttpField(fields.Field[Any]):
     """A base of fields that takes null as a value like any other, judged by the field's own type.
 
@@ -84,6 +87,8 @@ class HttpField(fields.Field[Any]):
     """
 
     type_name = "object"
+    # Whether errors are in our words, which tell all that is wrong, and not in the incumbent's; see `at`.
+    own = True
     # The classes of its values in Python; a bool is no number.
     classes: tuple[type, ...] = (object,)
 
@@ -123,7 +128,7 @@ class HttpField(fields.Field[Any]):
             except SchemaViolation as violation:
                 first = joined(first, violation)
                 # The incumbent's words are about the first one only.
-                if not context.is_own() or len(first.others) >= MOST_FINDINGS:
+                if not self.own or len(first.others) >= MOST_FINDINGS:
                     break
         if first is not None:
             raise first
@@ -151,9 +156,11 @@ class HttpField(fields.Field[Any]):
         """Return the schema, or the choice of it and null if the field is nullable."""
         return {"anyOf": [described, {"type": "null"}]} if self.nullable else described
 
-    def at(self, version: Microversion) -> Self:
-        """Return a copy of the field with the nested schemas of the version."""
-        return copy.copy(self)
+    def at(self, version: Microversion, own: bool = True) -> Self:
+        """Return a copy of the field with the nested schemas of the version, and errors in `own` words."""
+        copied = copy.copy(self)
+        copied.own = own
+        return copied
 
     def dumper(self) -> Callable[[Any, Any], Any] | None:
         """Return what makes JSON values of the field's value and the context; None if it consists of some."""
@@ -264,6 +271,16 @@ class Uuid(HttpField):
         return self.or_null({"type": "string", "format": "uuid"})
 
 
+class UuidOrName(String):
+    """The uuid of a thing, normalized, or its name."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(1, LONGEST_NAME, **options)
+
+    def checked(self, value: Any) -> Any:
+        return normalize_uuid(value) or super().checked(value)
+
+
 NullableUuid = partial(Uuid, nullable=True)
 
 
@@ -319,9 +336,9 @@ class _Container(HttpField):
         self.items = items
         self.least = least
 
-    def at(self, version: Microversion) -> Self:
-        copied = copy.copy(self)
-        copied.items = self.items.at(version)
+    def at(self, version: Microversion, own: bool = True) -> Self:
+        copied = super().at(version, own)
+        copied.items = self.items.at(version, own)
         return copied
 
 
@@ -434,9 +451,9 @@ class Object(HttpField):
     def document(self, inner: Inner) -> Document:
         return self.or_null(inner(self.nested))
 
-    def at(self, version: Microversion) -> Self:
-        copied = copy.copy(self)
-        copied.nested = schema_for(self.nested, version)
+    def at(self, version: Microversion, own: bool = True) -> Self:
+        copied = super().at(version, own)
+        copied.nested = schema_for(self.nested, version, own)
         return copied
 
     def dumper(self) -> Callable[[Any, Any], Any] | None:
@@ -447,13 +464,17 @@ class Object(HttpField):
 
 
 class VersionedSchema(Schema):
-    """A schema of fields that exist from `since` on and up to before `until` (Feature values in metadata)."""
+    """A schema of fields that exist from `since` on and up to before `until` (Feature values in metadata).
+
+    `own`: errors are in our words, and tell all that is wrong with an object.
+    """
 
     class Meta:
         unknown = RAISE
 
-    def __init__(self, version: Microversion = NEWEST, **options: Any) -> None:
+    def __init__(self, version: Microversion = NEWEST, own: bool = True, **options: Any) -> None:
         self.version = version
+        self.own = own
         super().__init__(**options)
         for name, field in list(self.fields.items()):
             since: Feature | None = field.metadata.get("since")
@@ -463,14 +484,14 @@ class VersionedSchema(Schema):
                     registry.pop(name, None)
             else:
                 assert isinstance(field, HttpField)
-                self.fields[name] = self.load_fields[name] = field.at(version)
+                self.fields[name] = self.load_fields[name] = field.at(version, own)
 
     def load(self, data: Any, **options: Any) -> Any:
-        """Return the object, checked. Raises SchemaViolation for all that is wrong with it on our paths."""
+        """Return the object, checked. Raises SchemaViolation."""
         try:
             return super().load(data, **options)
         except SchemaViolation as first:
-            if context.is_own() and isinstance(data, MappingABC):
+            if self.own and isinstance(data, MappingABC):
                 self._join_rest(first, data)
             raise
 
@@ -493,12 +514,12 @@ class VersionedSchema(Schema):
         """Return the object; refuse it unless it has all that is required and nothing unknown."""
         if not isinstance(data, MappingABC):
             refuse(f"{shown(data)} is not of type 'object'", "type")
-        first, own = None, context.is_own()
+        first, own = None, self.own
         for name, field in self.fields.items():
             if field.required and name not in data:
                 reason = "is missing" if own else f"{name!r} is a required property"
-                lacking = SchemaViolation(reason, "required", member=name)
-                first = joined(first, lacking)
+                violation = SchemaViolation(reason, "required", member=name)
+                first = joined(first, violation)
         strange = sorted(key for key in data if key not in self.fields)
         try:
             refuse_strange(() if own else strange)
@@ -513,9 +534,9 @@ class VersionedSchema(Schema):
     def _no_member(self, key: str, data: MappingABC[str, Any]) -> SchemaViolation:
         """Return the violation by a member that the schema does not know, with the one that was meant."""
         is_name = key.isidentifier() and len(key) <= LONGEST_NAME
-        like = near(key, self.fields.keys() - data.keys(), 1) if is_name else ()
-        reason = f"there is no such member{meant(like)}"
-        return SchemaViolation(reason, "additionalProperties", member=key if is_name else shown(key))
+        known = (lambda: self.fields.keys() - data.keys()) if is_name else None
+        member = key if is_name else shown(key)
+        return SchemaViolation("there is no such member", "additionalProperties", member=member, known=known)
 
     def document(self, inner: Inner) -> Document:
         """Return the schema as JSON Schema; `inner` returns what stands for its parts."""
@@ -548,9 +569,9 @@ def json_schema(part: Any, inner: Inner | None = None) -> Document:
 
 
 @lru_cache(maxsize=1024)
-def schema_for(schema: type[VersionedSchema], version: Microversion) -> VersionedSchema:
-    """Return the schema as it is in one version."""
-    return schema(version)
+def schema_for(schema: type[VersionedSchema], version: Microversion, own: bool = True) -> VersionedSchema:
+    """Return the schema as it is in one version; its errors are in our words, or in the incumbent's."""
+    return schema(version, own)
 
 
 # Schemas of what the service sends, which dump its objects, and members that many answers have.
@@ -565,8 +586,8 @@ class AnswerSchema(VersionedSchema):
     Optional members are left out where their value is None, nullable ones where it is `missing`.
     """
 
-    def __init__(self, version: Microversion = NEWEST, **options: Any) -> None:
-        super().__init__(version, **options)
+    def __init__(self, version: Microversion = NEWEST, own: bool = True, **options: Any) -> None:
+        super().__init__(version, own, **options)
         # Of each member its name, what reads it and whether of the context, too, what dumps its value, and
         # which value leaves it out.
         self._members: list[tuple[str, Any, bool, Callable[..., Any] | None, Any]] = []
@@ -605,6 +626,12 @@ def dumper(
     return partial(chosen.body, context=context)
 
 
+def each_of(schema: type[AnswerSchema], path: str) -> InContext:
+    """Return a source of the parts under a path, each dumped with the whole as its context."""
+    read = attrgetter(path)
+    return InContext(lambda whole, _: list(map(dumper(schema, context=whole), read(whole))))
+
+
 def dump(schema: type[AnswerSchema], source: Any, version: Microversion = NEWEST, context: Any = None) -> Any:
     """Return an object of the service as the JSON values that the schema describes."""
     chosen: Any = schema_for(schema, version)
@@ -634,6 +661,9 @@ class ErrorSchema(AnswerSchema):
     detail = String()
     request_id = String()
     code = String(metadata=since(Feature.ERROR_CODES, optional=True))
+    # Only on our own paths: where in the request it is, and what an unknown name was probably meant to be.
+    field = String(nullable=True, metadata=OPTIONAL)
+    suggestion = String(nullable=True, metadata=OPTIONAL)
     # Only in a 406 for a microversion that the service does not have.
     max_version = String(metadata=OPTIONAL)
     min_version = String(metadata=OPTIONAL)

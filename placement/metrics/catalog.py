@@ -1,7 +1,7 @@
 """The metrics of the service by their names; the synchronization has its own (`sync.figures`).
 
 Labels have few values: rules of routes, never paths; kinds, never texts. Each process sets gauges from time
-to time (`use_cases`); `live` gauges disappear with their process.
+to time (`health`); `live` gauges disappear with their process.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REFUSED = Counter(
 CONNECTIONS = Gauge("placement_http_connections", "Open connections of clients", multiprocess_mode=_SUM)
 IN_LANES = Gauge(
     "placement_http_in_lane",
-    "Requests that wait for a thread, or have one, by what they do",
+    "Requests that wait for a thread or have one, by kind",
     ["lane", "state"],
     multiprocess_mode=_SUM,
 )
@@ -60,7 +60,7 @@ CLAIMS = Counter(
     ["kind", "outcome"],
 )
 RETRIES = Counter(
-    "placement_transaction_retries", "Transactions begun once more, by what was in the way", ["reason"]
+    "placement_transaction_retries", "Transactions that were started again, by cause", ["reason"]
 )
 EXTENDER_CALLS = Counter(
     "placement_extender_calls",
@@ -78,7 +78,7 @@ IDENTITY = Counter(
 
 LOOK_SECONDS = Histogram(
     "placement_feed_look_seconds",
-    "One look at what changed, and taking it over",
+    "Time to read and apply one round of changes",
     ["follower"],
     buckets=_SECONDS,
 )
@@ -86,7 +86,7 @@ FEED_ROWS = Counter("placement_feed_rows", "Changed and deleted rows that the fe
 RELOADS = Counter("placement_feed_reloads", "How often everything was loaded or forgotten", ["follower"])
 LAG_SECONDS = Gauge(
     "placement_feed_lag_seconds",
-    "How long ago the last complete look at the database began, of the process that is the farthest behind",
+    "How long ago the slowest process started its last complete read of the database",
     multiprocess_mode=_MOST,
 )
 PROVIDERS = Gauge("placement_forest_providers", "Providers in the forest", multiprocess_mode=_MOST)
@@ -113,10 +113,10 @@ DATABASE_CONNECTIONS = Gauge(
     multiprocess_mode=_SUM,
 )
 DATABASE_FAILURES = Counter(
-    "placement_database_failures", "What the database or the way to it failed with", ["cause"]
+    "placement_database_failures", "Failures of the database or of the way to it, by kind", ["cause"]
 )
 RETENTION_HELD = Counter(
     "placement_retention_held",
-    "How often nothing old was removed because the clock may be wrong, by what is kept and by the reason",
+    "How often old records stayed because the clock may be wrong, by kind of record and reason",
     ["kept", "reason"],
 )

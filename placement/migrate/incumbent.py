@@ -13,10 +13,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from placement.engine.domain.errors import BadRequest, Unavailable
-from placement.migrate.side import Endpoint
+from placement.engine.domain.errors import BadRequest
 from placement.storage.backends.backend import described_server
-from placement.storage.failures import words_of
+from placement.storage.failures import FailedElsewhere, words_of
 
 _DRIVERS = {
     "sqlite": "sqlite",
@@ -51,18 +50,20 @@ class IncumbentDatabase:
             raise BadRequest(
                 f"the other database needs the Python package {error.name}; the extra `mysql` brings PyMySQL"
             ) from None
+        self._driver_error: type[Exception] = self._engine.dialect.loaded_dbapi.Error
+        sa.event.listen(self._engine, "handle_error", self._name_failure)
         if self._is_file:
             sa.event.listen(self._engine, "connect", _leave_transactions_to_us)
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """Begin a transaction that sees one state. Raises Unavailable."""
+        """Begin a transaction that sees one state. Raises FailedElsewhere."""
         with self._begun("BEGIN") as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """Begin a transaction that commits unless the block raises. Raises Unavailable."""
+        """Begin a transaction that commits unless the block raises. Raises FailedElsewhere."""
         with self._begun("BEGIN IMMEDIATE") as connection:
             yield connection
             connection.commit()
@@ -70,17 +71,25 @@ class IncumbentDatabase:
     @contextmanager
     def _begun(self, file_statement: str) -> Iterator[sa.Connection]:
         if self._is_file and not Path(self.url.database or "").is_file():
-            raise Unavailable(f"There is no database: {self.where}")
+            raise FailedElsewhere(f"There is no database: {self.where}")
         try:
             with self._engine.connect() as connection:
                 if self._is_file:
                     connection.exec_driver_sql(file_statement)
                 yield connection
-        except sa.exc.DBAPIError as error:
-            raise Unavailable(f"The other database failed, {self.where}: {words_of(error)}") from error
+        except self._driver_error as error:
+            # Rows are copied past SQLAlchemy.
+            raise self._failed(error) from error
+
+    def _name_failure(self, context: sa.engine.ExceptionContext) -> None:
+        """Raise the failure as one of this database: both are used at once, and one is inside the other."""
+        raise self._failed(context.original_exception)
+
+    def _failed(self, error: BaseException) -> FailedElsewhere:
+        return FailedElsewhere(f"The other database failed, {self.where}: {words_of(error)}")
 
     def missing(self, tables: sa.MetaData) -> list[str]:
-        """Return the tables and columns, as table.column, that it lacks. Raises Unavailable."""
+        """Return the tables and columns, as table.column, that it lacks. Raises FailedElsewhere."""
         with self._begun("BEGIN") as connection:
             inspector = sa.inspect(connection)
             present = {
@@ -96,109 +105,10 @@ class IncumbentDatabase:
         ]
 
     def has(self, table: str) -> bool:
-        """Return whether there is a table of this name. Raises Unavailable."""
+        """Return whether there is a table of this name. Raises FailedElsewhere."""
         with self._begun("BEGIN") as connection:
             return bool(sa.inspect(connection).has_table(table))
 
 
 def _leave_transactions_to_us(connection: sqlite3.Connection, _record: Any) -> None:
     connection.isolation_level = None
-
-
-# The tables of OpenStack Placement 16, as `placement-manage db sync` of the incumbent leaves them: their
-# columns with types, which is all that moving needs.
-#
-# Hardly a column there refers to its table, so rows may refer to nothing (`find`).
-
-
-metadata = sa.MetaData()
-_NAME, _UUID = sa.String(255), sa.String(36)
-
-
-def _table(table: str, /, *integers: str, **others: sa.types.TypeEngine[Any]) -> sa.Table:
-    types: dict[str, sa.types.TypeEngine[Any]] = {"created_at": sa.DateTime(), "updated_at": sa.DateTime()}
-    types |= {**dict.fromkeys(integers, sa.Integer()), **others}
-    return sa.Table(table, metadata, *(sa.Column(column, kind) for column, kind in types.items()))
-
-
-projects = _table("projects", "id", external_id=_NAME)
-users = _table("users", "id", external_id=_NAME)
-consumer_types = _table("consumer_types", "id", name=_NAME)
-resource_classes = _table("resource_classes", "id", name=_NAME)
-traits = _table("traits", "id", name=_NAME)
-aggregates = _table("placement_aggregates", "id", uuid=_UUID)
-providers = _table(
-    "resource_providers",
-    *("id", "generation", "root_provider_id", "parent_provider_id"),
-    uuid=_UUID,
-    name=sa.Unicode(200),
-)
-inventories = _table(
-    "inventories",
-    *("id", "resource_provider_id", "resource_class_id"),
-    *("total", "reserved", "min_unit", "max_unit", "step_size"),
-    allocation_ratio=sa.Float(),
-)
-provider_traits = _table("resource_provider_traits", "trait_id", "resource_provider_id")
-provider_aggregates = _table("resource_provider_aggregates", "resource_provider_id", "aggregate_id")
-consumers = _table("consumers", "id", "project_id", "user_id", "generation", "consumer_type_id", uuid=_UUID)
-allocations = _table(
-    "allocations", "id", "resource_provider_id", "resource_class_id", "used", consumer_id=_UUID
-)
-
-
-# Rows of the incumbent that refer to nothing, which no table here can hold.
-#
-# The incumbent's own statements join such rows away, so they are not seen there. They cannot be moved, and
-# are reported rather than dropped.
-
-
-_SHOWN = 5
-# Tables, their columns that refer to a table, and that table.
-_REFERENCES = (
-    ("providers", "root_provider_id", "providers"),
-    ("providers", "parent_provider_id", "providers"),
-    ("inventories", "resource_provider_id", "providers"),
-    ("inventories", "resource_class_id", "resource_classes"),
-    ("provider_traits", "resource_provider_id", "providers"),
-    ("provider_traits", "trait_id", "traits"),
-    ("provider_aggregates", "resource_provider_id", "providers"),
-    ("provider_aggregates", "aggregate_id", "aggregates"),
-    ("allocations", "resource_provider_id", "providers"),
-    ("allocations", "resource_class_id", "resource_classes"),
-    ("consumers", "project_id", "projects"),
-    ("consumers", "user_id", "users"),
-    ("consumers", "consumer_type_id", "consumer_types"),
-)
-_NAMED = (("providers", "name"), ("aggregates", "uuid"))
-
-
-def find(source: Endpoint) -> Iterator[str]:
-    """Yield a sentence for each kind of rows that cannot be moved, with the first of them."""
-    for name, column, referred in _REFERENCES:
-        table, other = getattr(source.tables, name), getattr(source.tables, referred).alias("other")
-        query = (
-            sa.select(table.c[column])
-            .outerjoin(other, other.c.id == table.c[column])
-            .where(table.c[column].is_not(None), other.c.id.is_(None))
-        )
-        sentence = f"rows of {table.name} have a {column} that does not exist"
-        yield from _first(source, query.distinct(), sentence)
-    for name, column in _NAMED:
-        table = getattr(source.tables, name)
-        query = sa.select(table.c.id).where(table.c[column].is_(None))
-        yield from _first(source, query, f"rows of {table.name} have no {column}; their id")
-    table = source.tables.allocations
-    query = (
-        sa.select(table.c.consumer_id)
-        .group_by(table.c.consumer_id, table.c.resource_provider_id, table.c.resource_class_id)
-        .having(sa.func.count() > 1)
-    )
-    yield from _first(source, query, "consumers hold one resource class of one provider in several rows")
-
-
-def _first(source: Endpoint, query: sa.Select[tuple[Any]], sentence: str) -> Iterator[str]:
-    found = [str(row[0]) for row in source.rows(query.limit(_SHOWN + 1))]
-    if found:
-        more = ", ..." if len(found) > _SHOWN else ""
-        yield f"{sentence}: {', '.join(found[:_SHOWN])}{more}"

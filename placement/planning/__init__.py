@@ -1,1 +1,1 @@
-"""How many more fit, what would be, and which moves make room."""
+"""How many more requests fit, also in imagined clusters, and which moves make room."""

@@ -12,36 +12,24 @@ from placement.allocations import candidate_query
 from placement.allocations.candidate_query import world_of
 from placement.common.documents import manifest_of_kind
 from placement.common.microversions import NEWEST
-from placement.engine.domain.errors import BadRequest
+from placement.engine.domain.errors import BODY, BadRequest, RequestPlace, parameter
 from placement.engine.domain.groups import CandidateQuery
-from placement.http.context import json_response, use_cases
-from placement.http.gate import cluster_of_body, cluster_of_query, route
-from placement.http.operations import (
-    Operation,
-    Parameter,
-    Parameters,
-    load,
-    parameters,
-    read,
-    single,
-    validated,
-)
-from placement.http.query_grammar import OF_ALL, OWN, PARAMETERS, SPLITS
+from placement.http.answers import json_response
+from placement.http.bodies import parameters, validated
+from placement.http.context import component, service
+from placement.http.gate import route
+from placement.http.operations import Operation, Parameter, load
+from placement.http.query_grammar import CLOSED, OF_ALL, OWN, PARAMETERS, SPLITS
+from placement.http.query_strings import Parameters, read, single
 from placement.http.schemas import dump
-from placement.planning.capacity import BY, BY_CLUSTER, Question, RequestKind
-from placement.planning.making_room import AtMost, PlanLimits
-from placement.planning.plans import EMPTY, FIT, FREE, Goal, Move, PlanRequest, PodMove
-from placement.planning.schemas import (
-    CapacitiesSchema,
-    CapacityBodySchema,
-    MovesBodySchema,
-    PlanBodySchema,
-    PlanCheckedSchema,
-    PlanShownSchema,
-)
+from placement.http.targets import cluster_of_body, cluster_of_query
+from placement.planning import plans, schemas
+from placement.planning.capacity import BY, BY_CLUSTER, Planning, Question, RequestKind
+from placement.planning.limits import USUAL_MOVES, AtMost, PlanLimits
+from placement.planning.service import Plans
 
 # Questions of how many more fit, from a query string or a body.
-_OWN = ("by", "cluster")
+_OWN = ("by", "cluster", "closed")
 _KINDS = {"query", "querystring", "flavor", "pod"}
 
 
@@ -55,47 +43,51 @@ def of_parameters(parameters: Parameters) -> Question:
     by = [BY_CLUSTER] if given is None else given.split(",")
     unknown = sorted(set(by) - set(BY))
     if unknown:
-        raise BadRequest(f"by: must be some of {', '.join(BY)}, by commas, not {', '.join(unknown)!r}")
+        raise BadRequest(
+            f"must be some of {', '.join(BY)}, by commas, not {', '.join(unknown)!r}", place=parameter("by")
+        )
     return Question(
-        {"query": RequestKind(query=query)}, single(parameters, "cluster"), by, place=lambda _: ""
+        {"query": RequestKind(query=query)},
+        single(parameters, "cluster"),
+        by,
+        closed=candidate_query.parse_closed(parameters),
+        place=lambda _: BODY,
     )
 
 
 def _query(parameters: Parameters) -> CandidateQuery:
     rest, splits = candidate_query.taken_out(parameters)
     if any(key == "limit" for key, _ in rest):
-        raise BadRequest("limit: makes no sense where everything is counted")
+        raise BadRequest("makes no sense where everything is counted", place=parameter("limit"))
     return candidate_query.parse(rest, NEWEST, splits)
 
 
 def of_body(body: Mapping[str, Any]) -> Question:
     """Return the question in a body that keeps to its schema. Raises BadRequest naming the place."""
-    kinds = {name: kind_of(given, f"kinds[{name!r}]") for name, given in body["kinds"].items()}
+    kinds = {name: kind_of(given, (BODY / "kinds").entry(name)) for name, given in body["kinds"].items()}
     by = tuple(body.get("by", (BY_CLUSTER,)))
-    return Question(kinds, body.get("cluster"), by, world_of(body.get("world", {})))
+    world = world_of(body.get("world", {}))
+    return Question(kinds, body.get("cluster"), by, world, closed=bool(body.get("closed")))
 
 
-def kind_of(given: Mapping[str, Any], place: str) -> RequestKind:
+def kind_of(given: Mapping[str, Any], place: RequestPlace) -> RequestKind:
     """Return the kind at a place in a body that keeps to its schema. Raises BadRequest naming the place."""
     if len(given.keys() & _KINDS) != 1:
-        raise BadRequest(f"{place}: must have one of query, querystring, flavor and pod")
+        raise BadRequest("must have one of query, querystring, flavor and pod", place=place)
     beside = sorted(given.keys() - _KINDS)
     if beside and "flavor" not in given:
-        raise BadRequest(f"{place}.{beside[0]}: is for flavors")
-    part, found = "", RequestKind(flavor=given)
+        raise BadRequest("is for flavors", place=place / beside[0])
+    (part,) = given.keys() & _KINDS
     try:
-        if "pod" in given:
-            part = "pod: "
-            found = RequestKind(pod=manifest_of_kind("Pod", [given["pod"]]))
-        elif "querystring" in given:
-            part = "querystring: "
-            found = RequestKind(query=_query(read(given["querystring"])))
-        elif "query" in given:
-            part = "query."
-            found = RequestKind(query=candidate_query.parse_query(given["query"]))
+        if part == "pod":
+            return RequestKind(pod=manifest_of_kind("Pod", [given["pod"]]))
+        if part == "querystring":
+            return RequestKind(query=_query(read(given["querystring"])))
+        if part == "query":
+            return RequestKind(query=candidate_query.parse_query(given["query"]))
     except BadRequest as error:
-        raise BadRequest(f"{place}.{part}{error}") from None
-    return found
+        raise error.within(place / part) from None
+    return RequestKind(flavor=given)
 
 
 def watched(texts: Iterable[str]) -> list[Question]:
@@ -103,7 +95,7 @@ def watched(texts: Iterable[str]) -> list[Question]:
     try:
         return [_of_setting(text) for text in texts]
     except BadRequest as error:
-        raise BadRequest(f"[capacity] watch: {error}") from None
+        raise error.within(RequestPlace("[capacity] watch")) from None
 
 
 def _of_setting(text: str) -> Question:
@@ -118,15 +110,17 @@ def _of_setting(text: str) -> Question:
         try:
             kind = orjson.loads(rest)
         except ValueError as error:
-            raise BadRequest(f"{name}: is no JSON: {error}") from None
+            raise BadRequest(f"is not JSON: {error}", place=parameter(name)) from None
         cluster = kind.pop("cluster", None)
     body = {"kinds": {name: kind}} | ({} if cluster is None else {"cluster": cluster})
-    return of_body(load(CapacityBodySchema, NEWEST, body))
+    return of_body(load(schemas.CapacityBodySchema, NEWEST, body))
 
 
 capacity_blueprint = Blueprint("capacity", __name__)
 _PATH, _RULE = "/ext/v1/capacity", "placement:capacity:show"
-_BY = Parameter("by", f"What to sum by beside all hosts, by commas: {', '.join(BY)}; cluster if not given.")
+_BY = Parameter(
+    "by", f"Further sums beside that of all hosts, by commas: {', '.join(BY)}; cluster if not given."
+)
 _CLUSTER = next(each for each in OWN if each.name == "cluster")
 _ASKED = tuple(each for each in PARAMETERS if each not in OF_ALL or each.name != "limit")
 
@@ -138,7 +132,9 @@ _ASKED = tuple(each for each in PARAMETERS if each not in OF_ALL or each.name !=
     _RULE,
     gives_json=True,
     target=cluster_of_query,
-    described=Operation({200: CapacitiesSchema}, errors=[404], query=(*_ASKED, *SPLITS, _CLUSTER, _BY)),
+    described=Operation(
+        {200: schemas.CapacitiesSchema}, errors=[404], query=(*_ASKED, *SPLITS, _CLUSTER, CLOSED, _BY)
+    ),
 )
 def capacity() -> Response:
     """Return how many more of a query could be placed one after another, and what runs out first."""
@@ -153,7 +149,7 @@ def capacity() -> Response:
     gives_json=True,
     reads=True,
     target=cluster_of_body,
-    described=Operation({200: CapacitiesSchema}, errors=[404], body=CapacityBodySchema),
+    described=Operation({200: schemas.CapacitiesSchema}, errors=[404], body=schemas.CapacityBodySchema),
 )
 def capacity_of_kinds() -> Response:
     """Return how many more of several kinds (queries, flavors, pods) fit, also in a world that differs."""
@@ -161,59 +157,65 @@ def capacity_of_kinds() -> Response:
 
 
 def _answered(question: Question) -> Response:
-    rooms = use_cases().planning.capacity(question)
-    return json_response(dump(CapacitiesSchema, rooms.items()))
+    rooms = service(Planning).capacity(question)
+    return json_response(dump(schemas.CapacitiesSchema, rooms.items()))
 
 
 # Requests for plans, as read from bodies.
-_MOVES = 100
 
 
-def plan_of_body(body: Mapping[str, Any]) -> PlanRequest:
+def plan_of_body(body: Mapping[str, Any]) -> plans.PlanRequest:
     """Return the plan request in a body that keeps to its schema. Raises BadRequest naming the place."""
     limits = body.get("limits", {})
     if len(body["goal"]) != 1:
-        raise BadRequest("goal: must have one of fit, empty, free and defragment")
+        raise BadRequest("must have one of fit, empty, free and defragment", place=BODY / "goal")
     ((name, stated),) = body["goal"].items()
-    if name == EMPTY:
-        goal = Goal(EMPTY, hosts=stated)
-    elif name == FREE:
-        goal = Goal(FREE, count=stated)
+    if name == plans.EMPTY:
+        goal = plans.Goal(plans.EMPTY, hosts=stated)
+    elif name == plans.FREE:
+        goal = plans.Goal(plans.FREE, count=stated)
     else:
         kind = {key: part for key, part in stated.items() if key not in ("count", "resource_class")}
-        count = stated.get("count", 1) if name == FIT else 1
-        goal = Goal(name, kind_of(kind, f"goal.{name}"), count, resource_class=stated.get("resource_class"))
+        count = stated.get("count", 1) if name == plans.FIT else 1
+        goal = plans.Goal(
+            name, kind_of(kind, BODY / "goal" / name), count, resource_class=stated.get("resource_class")
+        )
     for at, given in enumerate(limits.get("at_most", ())):
         if "label" in given and "=" not in given["label"]:
-            raise BadRequest(f"limits.at_most[{at}].label: must be KEY=VALUE, not {given['label']!r}")
+            raise BadRequest(
+                f"must be KEY=VALUE, not {given['label']!r}", place=BODY / "limits" / "at_most" / at / "label"
+            )
         if len(given) < 2:
-            raise BadRequest(f"limits.at_most[{at}]: must have project_id, consumer_type or label")
-    return PlanRequest(
+            raise BadRequest(
+                "must have project_id, consumer_type or label", place=BODY / "limits" / "at_most" / at
+            )
+    return plans.PlanRequest(
         goal,
         PlanLimits(
-            limits.get("moves", _MOVES),
+            limits.get("moves", USUAL_MOVES),
             frozenset(limits.get("never", ())),
             tuple(limits["clusters"]) if "clusters" in limits else None,
             [AtMost(**given) for given in limits.get("at_most", ())],
         ),
         body.get("cluster"),
         limits.get("seconds"),
+        bool(body.get("closed")),
     )
 
 
-def move_of(given: Mapping[str, Any]) -> Move:
+def move_of(given: Mapping[str, Any]) -> plans.Move:
     """Return a move of a plan that was written as JSON and keeps to its schema."""
 
     def resources(allocations: Mapping[str, Any]) -> dict[str, dict[str, int]]:
         return {uuid.lower(): dict(each["resources"]) for uuid, each in allocations.items()}
 
     names = ["consumer", "project_id", "user_id", "consumer_type", "kind", "by", "from_host", "to_host"]
-    return Move(
+    return plans.Move(
         **{name: given[name] for name in names},
         generation=given["consumer_generation"],
         before=resources(given["from_allocations"]),
         after=resources(given["to_allocations"]),
-        pod=PodMove(**given["pod"]) if given.get("pod") is not None else None,
+        pod=plans.PodMove(**given["pod"]) if given.get("pod") is not None else None,
     )
 
 
@@ -230,12 +232,12 @@ _PLANS_RULE = "placement:plans:make"
     gives_json=True,
     reads=True,
     target=cluster_of_body,
-    described=Operation({200: PlanShownSchema}, errors=[404], body=PlanBodySchema),
+    described=Operation({200: schemas.PlanShownSchema}, errors=[404], body=schemas.PlanBodySchema),
 )
 def make() -> Response:
     """Return an ordered list of moves after which requests fit, hosts are empty, or less is stranded."""
-    plan = use_cases().plans.make(plan_of_body(validated()))
-    return json_response(dump(PlanShownSchema, plan))
+    plan = service(Plans).make(plan_of_body(validated()), component(plans.PlanSettings))
+    return json_response(dump(schemas.PlanShownSchema, plan))
 
 
 @route(
@@ -246,10 +248,11 @@ def make() -> Response:
     gives_json=True,
     reads=True,
     target=cluster_of_body,
-    described=Operation({200: PlanCheckedSchema}, errors=[404], body=MovesBodySchema),
+    described=Operation({200: schemas.PlanCheckedSchema}, errors=[404], body=schemas.MovesBodySchema),
 )
 def check() -> Response:
     """Return whether the moves of a plan are still possible, each after the moves before it."""
     body = validated()
     moves = [move_of(each) for each in body["moves"]]
-    return json_response(dump(PlanCheckedSchema, use_cases().plans.check(moves, body.get("cluster"))))
+    checked = service(Plans).check(moves, body.get("cluster"), closed=bool(body.get("closed")))
+    return json_response(dump(schemas.PlanCheckedSchema, checked))

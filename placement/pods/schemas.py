@@ -15,47 +15,26 @@ from marshmallow import missing
 from placement.allocations.candidate_schemas import ExplanationShownSchema
 from placement.allocations.orders import scoring_remarks
 from placement.common.manifest import Profile
-from placement.engine.domain.errors import PlacementError
-from placement.engine.numa import host as numa
+from placement.engine.domain.errors import PlacementError, RequestPlace
+from placement.engine.numa import host as numa_host
 from placement.engine.numa.cpus import format_cpu_list
 from placement.http import schemas as fields
-from placement.http.context import error_document, status_of
-from placement.http.schemas import (
-    CONTEXT,
-    ELSEWHERE,
-    OPTIONAL,
-    AnswerSchema,
-    Boolean,
-    Choice,
-    ErrorSchema,
-    Given,
-    InContext,
-    Integer,
-    Mapping,
-    NullableUuid,
-    Number,
-    Object,
-    Sequence,
-    String,
-    Uuid,
-    VersionedSchema,
-    dump,
-    texts,
-)
-from placement.pods.clusters import NodeTree
-from placement.pods.cycle import in_plain_words
+from placement.http.errors import error_document, status_of
+from placement.pods.decide.explanation import in_plain_words
 from placement.pods.koordinator.annotations import status_document
 from placement.pods.manifests.pod import quantities
-from placement.pods.model import AllocatePolicy, QosClass, ResourceStatus
-from placement.pods.rows import PodAnswer
-from placement.pods.views import Closure, CpuView
+from placement.pods.services.closed_nodes import Closure
+from placement.pods.services.clusters import NodeTree
+from placement.pods.services.node_view import CpuView
+from placement.pods.state.model import AllocatePolicy, QosClass, ResourceStatus
+from placement.pods.store.answers import PodAnswer
 from placement.providers.fleet import ClusterUse
 from placement.providers.schemas import CapacityUsedSchema
 from placement.providers.statements.contents import Stored
 from placement.providers.statements.providers import TreeMember
 
 # A name, a strategy, a list of them, or what kube-scheduler is configured with; by use, or for all.
-_SCORING = Given(
+_SCORING = fields.Given(
     {
         "anyOf": [
             {"type": "string"},
@@ -67,28 +46,28 @@ _SCORING = Given(
 )
 
 
-class ClusterSettingsSchema(VersionedSchema):
+class ClusterSettingsSchema(fields.VersionedSchema):
     """PUT /ext/v1/clusters/{cluster}; what is left out, or null, has its default."""
 
-    description = String()
-    profile = Choice(list(Profile), nullable=True)
-    nodeLabels = Sequence(String(1), nullable=True)
-    defaultCPUBindPolicy = Choice(list(numa.BindPolicy), nullable=True)
-    defaultCPUExclusivePolicy = Choice(list(numa.ExclusiveLevel), nullable=True)
-    defaultNUMATopologyPolicy = Choice(list(numa.NumaPolicy), nullable=True)
-    numaAllocateStrategy = Choice(list(numa.NumaStrategy), nullable=True)
+    description = fields.String()
+    profile = fields.Choice(list(Profile), nullable=True)
+    nodeLabels = fields.Sequence(fields.String(1), nullable=True)
+    defaultCPUBindPolicy = fields.Choice(list(numa_host.BindPolicy), nullable=True)
+    defaultCPUExclusivePolicy = fields.Choice(list(numa_host.ExclusiveLevel), nullable=True)
+    defaultNUMATopologyPolicy = fields.Choice(list(numa_host.NumaPolicy), nullable=True)
+    numaAllocateStrategy = fields.Choice(list(numa_host.NumaStrategy), nullable=True)
     scoring = _SCORING
     hostScoring = _SCORING
     numaScoring = _SCORING
-    guaranteedQoS = Choice(filter(None, QosClass), nullable=True)
-    subPriorityImmutable = Boolean(nullable=True)
+    guaranteedQoS = fields.Choice(filter(None, QosClass), nullable=True)
+    subPriorityImmutable = fields.Boolean(nullable=True)
 
 
 # Answers about reservations.
 
 
-def _texts_by_key(**options: Any) -> Mapping:
-    return Mapping("", String(), shown_pattern="^.*$", **options)
+def _texts_by_key(**options: Any) -> fields.Mapping:
+    return fields.Mapping("", fields.String(), shown_pattern="^.*$", **options)
 
 
 def _cpu_list(path: str) -> Callable[[Any], str | None]:
@@ -97,19 +76,19 @@ def _cpu_list(path: str) -> Callable[[Any], str | None]:
     return lambda source: None if (cpus := read(source)) is None else format_cpu_list(cpus)
 
 
-class NumaAmountsSchema(AnswerSchema):
+class NumaAmountsSchema(fields.AnswerSchema):
     """Amounts on a NUMA node, as annotations of Koordinator have them."""
 
-    node = Integer()
+    node = fields.Integer()
     resources = _texts_by_key()
 
 
-class HoldingSchema(AnswerSchema):
+class HoldingSchema(fields.AnswerSchema):
     """A holding: CPUs, amounts on NUMA nodes, and amounts of the host as a whole."""
 
-    cpuset = String(source=_cpu_list("holding.cpus"))
-    numaNodeResources = Sequence(
-        Object(NumaAmountsSchema),
+    cpuset = fields.String(source=_cpu_list("holding.cpus"))
+    numaNodeResources = fields.Sequence(
+        fields.Object(NumaAmountsSchema),
         source=lambda pod: status_document(ResourceStatus(amounts=pod.holding.amounts)).get(
             "numaNodeResources", []
         ),
@@ -117,65 +96,65 @@ class HoldingSchema(AnswerSchema):
     resources = _texts_by_key(source=lambda pod: quantities(pod.requests))
 
 
-class PodReferenceSchema(AnswerSchema):
+class PodReferenceSchema(fields.AnswerSchema):
     """A pod that uses a reservation."""
 
-    namespace = String()
-    name = String()
-    uid = String()
+    namespace = fields.String()
+    name = fields.String()
+    uid = fields.String()
 
 
-class ReservationSchema(AnswerSchema):
+class ReservationSchema(fields.AnswerSchema):
     """A place kept for pods to come."""
 
-    cluster = String(source=CONTEXT)
-    name = String(source="pod.name")
-    uid = String(source="pod.uid")
-    consumer_uuid = Uuid(source="pod.consumer_uuid")
-    node = String(nullable=True, source="pod.node")
-    resource_provider = NullableUuid(source="pod.resource_provider")
-    phase = String()
-    allocate_once = Boolean(source="terms.allocate_once")
-    allocate_policy = Choice(
+    cluster = fields.String(source=fields.CONTEXT)
+    name = fields.String(source="pod.name")
+    uid = fields.String(source="pod.uid")
+    consumer_uuid = fields.Uuid(source="pod.consumer_uuid")
+    node = fields.String(nullable=True, source="pod.node")
+    resource_provider = fields.NullableUuid(source="pod.resource_provider")
+    phase = fields.String()
+    allocate_once = fields.Boolean(source="terms.allocate_once")
+    allocate_policy = fields.Choice(
         ["Default", "Aligned", "Restricted"],
         source=lambda each: str(each.terms.policy) or AllocatePolicy.DEFAULT.name.title(),
     )
-    expires_at = String(
+    expires_at = fields.String(
         nullable=True,
         source=lambda each: None if (at := each.terms.expires_at) is None else f"{at.isoformat()}Z",
     )
     # Owners as their manifest has them.
-    owners = Given(
+    owners = fields.Given(
         {"type": "array", "items": {"type": "object"}},
         source=lambda each: [owner.document() for owner in each.terms.owners],
     )
-    held = Object(HoldingSchema)
-    left = Object(HoldingSchema, nullable=True)
-    current_owners = Sequence(Object(PodReferenceSchema), source="owners")
-    score = Integer(nullable=True, source="pod.score")
-    warnings = texts(source="pod.warnings")
-    remarks = texts(source="pod.remarks")
-    unreadable = texts(source="pod.unreadable")
+    held = fields.Object(HoldingSchema)
+    left = fields.Object(HoldingSchema, nullable=True)
+    current_owners = fields.Sequence(fields.Object(PodReferenceSchema), source="owners")
+    score = fields.Integer(nullable=True, source="pod.score")
+    warnings = fields.texts(source="pod.warnings")
+    remarks = fields.texts(source="pod.remarks")
+    unreadable = fields.texts(source="pod.unreadable")
 
 
-class ReservationsSchema(AnswerSchema):
+class ReservationsSchema(fields.AnswerSchema):
     """Reservations in the order in which they were made; `next` is the `marker` of the following page."""
 
-    reservations = Sequence(Object(ReservationSchema), source=itemgetter(0))
-    next = Integer(nullable=True, source=itemgetter(1))
+    reservations = fields.Sequence(fields.Object(ReservationSchema), source=itemgetter(0))
+    next = fields.Integer(nullable=True, source=itemgetter(1))
 
 
 # Answers about clusters and their nodes.
 
 
-class ClusterShownSchema(AnswerSchema, ClusterSettingsSchema):
+class ClusterShownSchema(fields.AnswerSchema, ClusterSettingsSchema):
     """A cluster with the settings that were given."""
 
-    name = String()
-    uuid = Uuid()
-    aggregate = Uuid()
-    nodes = Integer()
-    remarks = texts(metadata=OPTIONAL)
+    name = fields.String()
+    uuid = fields.Uuid()
+    aggregate = fields.Uuid()
+    nodes = fields.Integer()
+    remarks = fields.texts(metadata=fields.OPTIONAL)
 
     def __init__(self, *arguments: object, **options: object) -> None:
         super().__init__(*arguments, **options)  # type: ignore[arg-type]
@@ -198,8 +177,8 @@ class ClusterShownSchema(AnswerSchema, ClusterSettingsSchema):
 class ClusterListedSchema(ClusterShownSchema):
     """A cluster, and if that is asked for its hosts (nodes and others, no shared storage) and their use."""
 
-    hosts = Integer(metadata=OPTIONAL)
-    resources = Mapping(fields.NAME, Object(CapacityUsedSchema), metadata=OPTIONAL)
+    hosts = fields.Integer(metadata=fields.OPTIONAL)
+    resources = fields.Mapping(fields.NAME, fields.Object(CapacityUsedSchema), metadata=fields.OPTIONAL)
 
     def body(self, source: Any, context: Any = None) -> dict[str, Any]:
         """Return a cluster as it is shown by itself, and the use that `context` has of it."""
@@ -211,36 +190,38 @@ class ClusterListedSchema(ClusterShownSchema):
         return shown
 
 
-class ClustersSchema(AnswerSchema):
+class ClustersSchema(fields.AnswerSchema):
     """The clusters that the caller may see."""
 
-    clusters = Sequence(Object(ClusterListedSchema), source=list)
+    clusters = fields.Sequence(fields.Object(ClusterListedSchema), source=list)
 
 
-def _of_state(member: str) -> InContext:
+def _of_state(member: str) -> fields.InContext:
     """Return a source of a member of the state of a node; None where no state is known."""
-    return InContext(lambda node, states: getattr(states.get(node.name), member, None))
+    return fields.InContext(lambda node, states: getattr(states.get(node.name), member, None))
 
 
-class NodeReferenceSchema(AnswerSchema):
+class NodeReferenceSchema(fields.AnswerSchema):
     """A node, the root of its tree, when it was imported first, and its state if that is asked for.
 
     The context has the states by the names of the nodes. `closed` says why the node takes no pods, `uid` is
     that of its Node.
     """
 
-    name = String()
-    resource_provider = Uuid(source="root_uuid")
-    created_at = String(source=lambda node: f"{node.created_at.isoformat(timespec='seconds')}Z")
-    pods = Integer(metadata=OPTIONAL, source=_of_state("pods"))
-    closed = Sequence(Choice(list(Closure)), metadata=OPTIONAL, source=_of_state("closed"))
-    uid = String(metadata=OPTIONAL, source=_of_state("uid"))
+    name = fields.String()
+    resource_provider = fields.Uuid(source="root_uuid")
+    created_at = fields.String(source=lambda node: f"{node.created_at.isoformat(timespec='seconds')}Z")
+    pods = fields.Integer(metadata=fields.OPTIONAL, source=_of_state("pods"))
+    closed = fields.Sequence(
+        fields.Choice(list(Closure)), metadata=fields.OPTIONAL, source=_of_state("closed")
+    )
+    uid = fields.String(metadata=fields.OPTIONAL, source=_of_state("uid"))
 
 
-class NodesSchema(AnswerSchema):
+class NodesSchema(fields.AnswerSchema):
     """The nodes of a cluster."""
 
-    nodes = Sequence(Object(NodeReferenceSchema))
+    nodes = fields.Sequence(fields.Object(NodeReferenceSchema))
 
 
 def _of_import(path: str) -> Callable[[tuple[str, Any]], Any]:
@@ -249,15 +230,15 @@ def _of_import(path: str) -> Callable[[tuple[str, Any]], Any]:
     return lambda named: None if isinstance(named[1], PlacementError) else read(named[1])
 
 
-class NodeImportedSchema(AnswerSchema):
+class NodeImportedSchema(fields.AnswerSchema):
     """The names of the providers that an import created, changed and deleted."""
 
-    cluster = String(source=CONTEXT)
-    name = String(source=itemgetter(0))
-    created = texts(source=_of_import("change.created"))
-    changed = texts(source=_of_import("change.changed"))
-    deleted = texts(source=_of_import("change.deleted"))
-    warnings = texts(source=_of_import("warnings"))
+    cluster = fields.String(source=fields.CONTEXT)
+    name = fields.String(source=itemgetter(0))
+    created = fields.texts(source=_of_import("change.created"))
+    changed = fields.texts(source=_of_import("change.changed"))
+    deleted = fields.texts(source=_of_import("change.deleted"))
+    warnings = fields.texts(source=_of_import("warnings"))
 
 
 def _status(outcome: Any, is_new: str) -> int:
@@ -266,46 +247,50 @@ def _status(outcome: Any, is_new: str) -> int:
     return 201 if getattr(outcome, is_new) else 200
 
 
-def _error(outcome: Any, place: str) -> dict[str, Any] | None:
+def _error(outcome: Any, place: RequestPlace) -> dict[str, Any] | None:
     return error_document(outcome, place) if isinstance(outcome, PlacementError) else None
 
 
-class NodeOutcomeSchema(AnswerSchema):
+class NodeOutcomeSchema(fields.AnswerSchema):
     """The outcome for one of many nodes: what its import changed, or what is wrong."""
 
-    name = String(source=itemgetter(0))
-    status = Integer(200, 599, source=lambda named: _status(named[1], "created"))
-    created = texts(metadata=OPTIONAL, source=_of_import("change.created"))
-    changed = texts(metadata=OPTIONAL, source=_of_import("change.changed"))
-    deleted = texts(metadata=OPTIONAL, source=_of_import("change.deleted"))
-    warnings = texts(metadata=OPTIONAL, source=_of_import("warnings"))
-    error = Object(ErrorSchema, metadata=OPTIONAL, source=lambda named: _error(named[1], f"node {named[0]}"))
+    name = fields.String(source=itemgetter(0))
+    status = fields.Integer(200, 599, source=lambda named: _status(named[1], "created"))
+    created = fields.texts(metadata=fields.OPTIONAL, source=_of_import("change.created"))
+    changed = fields.texts(metadata=fields.OPTIONAL, source=_of_import("change.changed"))
+    deleted = fields.texts(metadata=fields.OPTIONAL, source=_of_import("change.deleted"))
+    warnings = fields.texts(metadata=fields.OPTIONAL, source=_of_import("warnings"))
+    error = fields.Object(
+        fields.ErrorSchema,
+        metadata=fields.OPTIONAL,
+        source=lambda named: _error(named[1], RequestPlace(f"node {named[0]}")),
+    )
 
 
-class NodesImportedSchema(AnswerSchema):
+class NodesImportedSchema(fields.AnswerSchema):
     """The outcome for each of many nodes, in their order."""
 
-    cluster = String(source=CONTEXT)
-    nodes = Sequence(Object(NodeOutcomeSchema), source=list)
+    cluster = fields.String(source=fields.CONTEXT)
+    nodes = fields.Sequence(fields.Object(NodeOutcomeSchema), source=list)
 
 
-class CapacityRecordSchema(AnswerSchema):
+class CapacityRecordSchema(fields.AnswerSchema):
     """An inventory with its capacity and use."""
 
-    capacity = Integer(source="inventory.capacity")
-    used = Integer()
-    total = Integer(source="inventory.total")
-    reserved = Integer(source="inventory.reserved")
-    min_unit = Integer(source="inventory.min_unit")
-    max_unit = Integer(source="inventory.max_unit")
-    step_size = Integer(source="inventory.step_size")
-    allocation_ratio = Number(source="inventory.allocation_ratio")
+    capacity = fields.Integer(source="inventory.capacity")
+    used = fields.Integer()
+    total = fields.Integer(source="inventory.total")
+    reserved = fields.Integer(source="inventory.reserved")
+    min_unit = fields.Integer(source="inventory.min_unit")
+    max_unit = fields.Integer(source="inventory.max_unit")
+    step_size = fields.Integer(source="inventory.step_size")
+    allocation_ratio = fields.Number(source="inventory.allocation_ratio")
 
 
 class _Branch(NamedTuple):
     member: TreeMember
     records: MappingABC[int, Stored]
-    children: list[_Branch]
+    child_branches: list[_Branch]
 
 
 def _branches(tree: NodeTree) -> _Branch:
@@ -313,25 +298,25 @@ def _branches(tree: NodeTree) -> _Branch:
     branches = {each.id: _Branch(each, tree.records.get(each.id, {}), []) for each in tree.members}
     for member in tree.members:
         if member.parent_id is not None:
-            branches[member.parent_id].children.append(branches[member.id])
+            branches[member.parent_id].child_branches.append(branches[member.id])
     return next(branch for branch in branches.values() if branch.member.parent_id is None)
 
 
-class ProviderTreeSchema(AnswerSchema):
+class ProviderTreeSchema(fields.AnswerSchema):
     """A provider of a node with the providers below it."""
 
-    uuid = Uuid(source="member.uuid")
-    name = String(source="member.name")
-    generation = Integer(source="member.generation")
-    traits = texts(source="member.traits")
-    resources = Mapping(
+    uuid = fields.Uuid(source="member.uuid")
+    name = fields.String(source="member.name")
+    generation = fields.Integer(source="member.generation")
+    traits = fields.texts(source="member.traits")
+    resources = fields.Mapping(
         fields.NAME,
-        Object(CapacityRecordSchema),
+        fields.Object(CapacityRecordSchema),
         source=lambda branch: {record.class_name: record for record in branch.records.values()},
     )
-    children = Given(
+    children = fields.Given(
         {"type": "array", "items": {"$ref": "#/components/schemas/ProviderTree"}},
-        source=lambda branch: [dump(ProviderTreeSchema, child) for child in branch.children],
+        source=lambda branch: [fields.dump(ProviderTreeSchema, child) for child in branch.child_branches],
     )
 
 
@@ -341,80 +326,82 @@ def _first_pod(cpu: CpuView) -> str | None:
     return cpu.pods[0].full_name if cpu.pods else None
 
 
-class CpuSchema(AnswerSchema):
+class CpuSchema(fields.AnswerSchema):
     """A logical CPU and its owner."""
 
-    cpu = Integer(source="cpu.cpu")
-    core = Integer(source="cpu.core")
-    numa = Integer(source="cpu.numa")
-    socket = Integer(source="cpu.socket")
-    owner = String()
-    pod = String(metadata=OPTIONAL, source=_first_pod)
-    qos_class = String(
+    cpu = fields.Integer(source="cpu.cpu")
+    core = fields.Integer(source="cpu.core")
+    numa = fields.Integer(source="cpu.numa")
+    socket = fields.Integer(source="cpu.socket")
+    owner = fields.String()
+    pod = fields.String(metadata=fields.OPTIONAL, source=_first_pod)
+    qos_class = fields.String(
         nullable=True,
-        metadata=OPTIONAL,
+        metadata=fields.OPTIONAL,
         source=lambda cpu: (cpu.pods[0].qos or None) if cpu.pods else missing,
     )
-    exclusive = String(
-        metadata=OPTIONAL, source=lambda cpu: str(cpu.pods[0].holding.level) if cpu.pods else None
+    exclusive = fields.String(
+        metadata=fields.OPTIONAL, source=lambda cpu: str(cpu.pods[0].holding.level) if cpu.pods else None
     )
-    shared_with = texts(metadata=OPTIONAL, source=lambda cpu: [pod.full_name for pod in cpu.pods[1:]] or None)
-    reservation = String(metadata=OPTIONAL)
-    consumer_uuid = Uuid(metadata=OPTIONAL, source="consumer")
+    shared_with = fields.texts(
+        metadata=fields.OPTIONAL, source=lambda cpu: [pod.full_name for pod in cpu.pods[1:]] or None
+    )
+    reservation = fields.String(metadata=fields.OPTIONAL)
+    consumer_uuid = fields.Uuid(metadata=fields.OPTIONAL, source="consumer")
 
 
-class PoolSchema(AnswerSchema):
+class PoolSchema(fields.AnswerSchema):
     """CPUs that are shared on a NUMA node."""
 
-    socket = Integer()
-    node = Integer(source="numa")
-    cpuset = String(source=_cpu_list("cpus"))
+    socket = fields.Integer()
+    node = fields.Integer(source="numa")
+    cpuset = fields.String(source=_cpu_list("cpus"))
 
 
-class ReportedPodSchema(AnswerSchema):
+class ReportedPodSchema(fields.AnswerSchema):
     """A pod that is known by report."""
 
-    namespace = String(source="pod.namespace")
-    name = String(source="pod.name")
-    uid = String(source="pod.uid")
-    consumer_uuid = Uuid(source="consumer")
-    cpuset = String(source=_cpu_list("pod.cpus"))
+    namespace = fields.String(source="pod.namespace")
+    name = fields.String(source="pod.name")
+    uid = fields.String(source="pod.uid")
+    consumer_uuid = fields.Uuid(source="consumer")
+    cpuset = fields.String(source=_cpu_list("pod.cpus"))
 
 
-class NodePodSchema(AnswerSchema):
+class NodePodSchema(fields.AnswerSchema):
     """A pod that is recorded."""
 
-    namespace = String(source="pod.namespace")
-    name = String(source="pod.name")
-    uid = String(source="pod.uid")
-    consumer_uuid = Uuid(source="pod.consumer")
-    qos_class = String(nullable=True, source=lambda each: each.pod.qos or None)
-    cpuset = String(source=_cpu_list("cpus"))
-    container_cpus = String(nullable=True, source=_cpu_list("container_cpus"))
+    namespace = fields.String(source="pod.namespace")
+    name = fields.String(source="pod.name")
+    uid = fields.String(source="pod.uid")
+    consumer_uuid = fields.Uuid(source="pod.consumer")
+    qos_class = fields.String(nullable=True, source=fields.unless_empty("pod.qos"))
+    cpuset = fields.String(source=_cpu_list("cpus"))
+    container_cpus = fields.String(nullable=True, source=_cpu_list("container_cpus"))
 
 
-class TakeoverSchema(AnswerSchema):
+class TakeoverSchema(fields.AnswerSchema):
     """The state of taking CPUs over from kubelet, and a warning about it."""
 
-    state = String(source="takeover")
-    warning = String(nullable=True, source="takeover_warning")
+    state = fields.String(source="takeover")
+    warning = fields.String(nullable=True, source="takeover_warning")
 
 
-class QuarantineSchema(AnswerSchema):
+class QuarantineSchema(fields.AnswerSchema):
     """A pod with a resource-status or row that cannot be read, so that no pod is bound on its node."""
 
-    pod = String(source="full_name")
-    unreadable = texts()
+    pod = fields.String(source="full_name")
+    unreadable = fields.texts()
 
 
-class KeptOnNodeSchema(AnswerSchema):
+class KeptOnNodeSchema(fields.AnswerSchema):
     """A reservation on a node: what it holds, and what of it is left."""
 
-    name = String(source="held.name")
-    uid = String(source="held.uid")
-    consumer_uuid = Uuid(source="held.consumer")
-    held = Object(HoldingSchema)
-    left = Object(HoldingSchema)
+    name = fields.String(source="whole.name")
+    uid = fields.String(source="whole.uid")
+    consumer_uuid = fields.Uuid(source="whole.consumer")
+    held = fields.Object(HoldingSchema, source="whole")
+    left = fields.Object(HoldingSchema, source="left")
 
 
 def _totals(tree: NodeTree) -> dict[str, dict[str, int]]:
@@ -428,27 +415,29 @@ def _totals(tree: NodeTree) -> dict[str, dict[str, int]]:
     return dict(sorted(totals.items()))
 
 
-class NodeSchema(AnswerSchema):
+class NodeSchema(fields.AnswerSchema):
     """A node with its tree, its CPUs, its pods and its pools."""
 
-    cluster = String(source="cluster.name")
-    name = String(source="node.name")
-    imported_at = String(source=lambda tree: f"{tree.node.imported_at.isoformat(timespec='seconds')}Z")
-    resources = Mapping(fields.NAME, Object(CapacityUsedSchema), source=_totals)
-    tree = Object(ProviderTreeSchema, source=_branches)
-    cpus = Sequence(Object(CpuSchema), source="view.cpus")
-    ls_pools = Sequence(Object(PoolSchema), source="view.ls_pools")
-    be_pools = Sequence(Object(PoolSchema), source="view.be_pools")
-    reported_ls_pools = Sequence(Object(PoolSchema), source="view.reported_ls_pools")
-    reported_be_pools = Sequence(Object(PoolSchema), source="view.reported_be_pools")
-    kubelet_pods = Sequence(Object(ReportedPodSchema), source="view.kubelet_pods")
-    reported_pods = Sequence(Object(ReportedPodSchema), source="view.reported_pods")
-    remarks = texts(source="view.remarks")
-    takeover = Object(TakeoverSchema, source="view")
-    pods = Sequence(Object(NodePodSchema), source="view.pods")
-    quarantine = Sequence(Object(QuarantineSchema), source="view.quarantined_by")
-    reservations = Sequence(
-        Object(KeptOnNodeSchema), metadata=OPTIONAL, source=lambda tree: tree.view.reservations or None
+    cluster = fields.String(source="cluster.name")
+    name = fields.String(source="node.name")
+    imported_at = fields.String(source=lambda tree: f"{tree.node.imported_at.isoformat(timespec='seconds')}Z")
+    resources = fields.Mapping(fields.NAME, fields.Object(CapacityUsedSchema), source=_totals)
+    tree = fields.Object(ProviderTreeSchema, source=_branches)
+    cpus = fields.Sequence(fields.Object(CpuSchema), source="view.cpus")
+    ls_pools = fields.Sequence(fields.Object(PoolSchema), source="view.ls_pools")
+    be_pools = fields.Sequence(fields.Object(PoolSchema), source="view.be_pools")
+    reported_ls_pools = fields.Sequence(fields.Object(PoolSchema), source="view.reported_ls_pools")
+    reported_be_pools = fields.Sequence(fields.Object(PoolSchema), source="view.reported_be_pools")
+    kubelet_pods = fields.Sequence(fields.Object(ReportedPodSchema), source="view.kubelet_pods")
+    reported_pods = fields.Sequence(fields.Object(ReportedPodSchema), source="view.reported_pods")
+    remarks = fields.texts(source="view.remarks")
+    takeover = fields.Object(TakeoverSchema, source="view")
+    pods = fields.Sequence(fields.Object(NodePodSchema), source="view.pods")
+    quarantine = fields.Sequence(fields.Object(QuarantineSchema), source="view.quarantined_by")
+    reservations = fields.Sequence(
+        fields.Object(KeptOnNodeSchema),
+        metadata=fields.OPTIONAL,
+        source=fields.unless_empty("view.reservations"),
     )
 
 
@@ -458,12 +447,12 @@ class NodeSchema(AnswerSchema):
 _PINNED_UNSEEN = "kubelet pins the pod to CPUs that no pod-cpu-allocs entry names: its CPUs are not known"
 
 
-class ContainerSchema(AnswerSchema):
+class ContainerSchema(fields.AnswerSchema):
     """A container of a pod, and its CPUs if it has a node; null if they are not known."""
 
-    name = String(source=itemgetter(0))
-    lift_cfs_quota = Boolean(source=itemgetter(1))
-    cpuset = String(nullable=True, metadata=OPTIONAL, source=itemgetter(2))
+    name = fields.String(source=itemgetter(0))
+    lift_cfs_quota = fields.Boolean(source=itemgetter(1))
+    cpuset = fields.String(nullable=True, metadata=fields.OPTIONAL, source=itemgetter(2))
 
 
 def _containers(pod: PodAnswer) -> list[tuple[str, bool, Any]]:
@@ -475,35 +464,43 @@ def _pod_remarks(pod: PodAnswer) -> tuple[str, ...]:
     return (*pod.remarks, _PINNED_UNSEEN) if pod.is_pinned_unseen else pod.remarks
 
 
-class PodSchema(AnswerSchema):
+class UndecidedSchema(fields.AnswerSchema):
+    """A thing that a pod asks for and that is not decided; `where` is a JSON Pointer into its manifest."""
+
+    what = fields.String()
+    where = fields.String()
+
+
+class PodSchema(fields.AnswerSchema):
     """A pod, its place and what it was given."""
 
-    cluster = String(source=CONTEXT)
-    namespace = String()
-    name = String()
-    uid = String()
-    consumer_uuid = Uuid()
-    node = String(nullable=True)
-    resource_provider = NullableUuid()
-    phase = String()
-    qos_class = String(nullable=True, source=lambda pod: pod.qos or None)
-    kubernetes_qos_class = String(source="kubernetes_qos")
-    scheduled = Boolean()
-    cpuset = String()
+    cluster = fields.String(source=fields.CONTEXT)
+    namespace = fields.String()
+    name = fields.String()
+    uid = fields.String()
+    consumer_uuid = fields.Uuid()
+    node = fields.String(nullable=True)
+    resource_provider = fields.NullableUuid()
+    phase = fields.String()
+    qos_class = fields.String(nullable=True, source=fields.unless_empty("qos"))
+    kubernetes_qos_class = fields.String(source="kubernetes_qos")
+    scheduled = fields.Boolean()
+    cpuset = fields.String()
     annotations = _texts_by_key()
-    containers = Sequence(Object(ContainerSchema), source=_containers)
-    score = Integer(nullable=True)
-    warnings = texts()
-    remarks = texts(source=_pod_remarks)
-    unreadable = texts()
-    shared_with = texts(metadata=OPTIONAL, source=lambda pod: pod.shared_with or None)
-    changed_at = String(metadata=OPTIONAL, source=ELSEWHERE)
+    containers = fields.Sequence(fields.Object(ContainerSchema), source=_containers)
+    score = fields.Integer(nullable=True)
+    warnings = fields.texts()
+    undecided = fields.Sequence(fields.Object(UndecidedSchema), metadata=fields.OPTIONAL)
+    remarks = fields.texts(source=_pod_remarks)
+    unreadable = fields.texts()
+    shared_with = fields.texts(metadata=fields.OPTIONAL, source=fields.unless_empty("shared_with"))
+    changed_at = fields.String(metadata=fields.OPTIONAL, source=fields.ELSEWHERE)
 
 
 class ClaimSchema(PodSchema):
     """A claim can be released by its `changed_at`, unless the pod was claimed again since."""
 
-    changed_at = String()
+    changed_at = fields.String()
 
 
 def _named(pod: Any, key: str) -> str | None:
@@ -513,103 +510,109 @@ def _named(pod: Any, key: str) -> str | None:
     return stated if isinstance(stated, str) else None
 
 
-class PodOutcomeSchema(AnswerSchema):
+class PodOutcomeSchema(fields.AnswerSchema):
     """The outcome for one of many pods, by the name in its manifest: the pod, or what is wrong."""
 
-    namespace = String(nullable=True, source=lambda outcome: _named(outcome[0], "namespace"))
-    name = String(nullable=True, source=lambda outcome: _named(outcome[0], "name"))
-    status = Integer(200, 599, source=lambda outcome: _status(outcome[1], "is_new"))
-    pod = Object(PodSchema, metadata=OPTIONAL, source=lambda outcome: getattr(outcome[1], "answer", None))
-    error = Object(
-        ErrorSchema,
-        metadata=OPTIONAL,
+    namespace = fields.String(nullable=True, source=lambda outcome: _named(outcome[0], "namespace"))
+    name = fields.String(nullable=True, source=lambda outcome: _named(outcome[0], "name"))
+    status = fields.Integer(200, 599, source=lambda outcome: _status(outcome[1], "is_new"))
+    pod = fields.Object(
+        PodSchema, metadata=fields.OPTIONAL, source=lambda outcome: getattr(outcome[1], "answer", None)
+    )
+    error = fields.Object(
+        fields.ErrorSchema,
+        metadata=fields.OPTIONAL,
         source=lambda outcome: _error(
-            outcome[1], f"pod {_named(outcome[0], 'namespace') or 'default'}/{_named(outcome[0], 'name')}"
+            outcome[1],
+            RequestPlace(f"pod {_named(outcome[0], 'namespace') or 'default'}/{_named(outcome[0], 'name')}"),
         ),
     )
 
 
-class PodsTakenSchema(AnswerSchema):
+class PodsTakenSchema(fields.AnswerSchema):
     """The outcome for each of many pods, in their order."""
 
-    cluster = String(source=CONTEXT)
-    pods = Sequence(Object(PodOutcomeSchema), source=list)
+    cluster = fields.String(source=fields.CONTEXT)
+    pods = fields.Sequence(fields.Object(PodOutcomeSchema), source=list)
 
 
-class PodsSchema(AnswerSchema):
+class PodsSchema(fields.AnswerSchema):
     """Pods in the order in which they were recorded; `next` is the `marker` of the following page."""
 
-    pods = Sequence(Object(PodSchema), source=itemgetter(0))
-    next = Integer(nullable=True, source=itemgetter(1))
+    pods = fields.Sequence(fields.Object(PodSchema), source=itemgetter(0))
+    next = fields.Integer(nullable=True, source=itemgetter(1))
 
 
 class ClaimsSchema(PodsSchema):
     """Pods that were placed here and not reported since."""
 
-    pods = Sequence(Object(ClaimSchema), source=itemgetter(0))
+    pods = fields.Sequence(fields.Object(ClaimSchema), source=itemgetter(0))
 
 
-class PossiblePlaceSchema(AnswerSchema):
+class PossiblePlaceSchema(fields.AnswerSchema):
     """A node on which a pod would fit; nodes with less in `missed` come first, then higher scores."""
 
-    name = String(source="answer.node")
-    resource_provider = Uuid(source="answer.resource_provider")
-    score = Integer(source="answer.score")
-    missed = Integer(-1, source="answer.missed")
-    cpuset = String(source="answer.cpuset")
+    name = fields.String(source="answer.node")
+    resource_provider = fields.Uuid(source="answer.resource_provider")
+    score = fields.Integer(source="answer.score")
+    missed = fields.Integer(-1, source="answer.missed")
+    cpuset = fields.String(source="answer.cpuset")
     annotations = _texts_by_key(source="answer.annotations")
-    remarks = texts(source="answer.remarks")
+    remarks = fields.texts(source="answer.remarks")
 
 
-class RefusingNodeSchema(AnswerSchema):
+class RefusingNodeSchema(fields.AnswerSchema):
     """A node that refuses a pod, and why."""
 
-    node = String(source=itemgetter(0))
-    reasons = texts(source=lambda named: list(map(in_plain_words, named[1].reasons)))
-    status = Choice(list(numa.RefusalClass), source=lambda named: named[1].status)
+    node = fields.String(source=itemgetter(0))
+    reasons = fields.texts(source=lambda named: list(map(in_plain_words, named[1].reasons)))
+    status = fields.Choice(list(numa_host.RefusalClass), source=lambda named: named[1].refusal_class)
 
 
-def by_name(refusals: MappingABC[str, numa.Refusal]) -> list[tuple[str, numa.Refusal]]:
+def by_name(refusals: MappingABC[str, numa_host.Refusal]) -> list[tuple[str, numa_host.Refusal]]:
     """Return refusals by the names of their nodes: equal requests have equal answers."""
     return sorted(refusals.items(), key=itemgetter(0))
 
 
-class PreviewSchema(AnswerSchema):
+class PreviewSchema(fields.AnswerSchema):
     """A preview of where a pod would go, best first, and why not elsewhere."""
 
-    cluster = String(source=CONTEXT)
-    message = String()
-    nodes = Sequence(Object(PossiblePlaceSchema), source="places")
-    fitting = Integer()
-    rejected = Sequence(Object(RefusingNodeSchema), source=lambda preview: by_name(preview.refusals))
-    explanation = Object(ExplanationShownSchema)
-    warnings = texts()
+    cluster = fields.String(source=fields.CONTEXT)
+    message = fields.String()
+    nodes = fields.Sequence(fields.Object(PossiblePlaceSchema), source="placements")
+    fitting = fields.Integer()
+    rejected = fields.Sequence(
+        fields.Object(RefusingNodeSchema), source=lambda preview: by_name(preview.refusals)
+    )
+    explanation = fields.Object(ExplanationShownSchema)
+    warnings = fields.texts()
+    undecided = fields.Sequence(fields.Object(UndecidedSchema), metadata=fields.OPTIONAL)
 
 
-class MeantQuerySchema(AnswerSchema):
+class MeantQuerySchema(fields.AnswerSchema):
     """A query, and what it stands for."""
 
-    meaning = String(source=itemgetter(0))
-    query = String(source=itemgetter(1))
+    meaning = fields.String(source=itemgetter(0))
+    query = fields.String(source=itemgetter(1))
 
 
-class PodTranslationSchema(AnswerSchema):
+class PodTranslationSchema(fields.AnswerSchema):
     """A pod as queries, best first, and what they leave out."""
 
-    queries = Sequence(Object(MeantQuerySchema))
-    not_expressed = texts(source="gaps")
-    warnings = texts()
+    queries = fields.Sequence(fields.Object(MeantQuerySchema))
+    not_expressed = fields.texts(source="gaps")
+    warnings = fields.texts()
 
 
-class PodErrorSchema(ErrorSchema):
+class PodErrorSchema(fields.ErrorSchema):
     """An error; for a pod that no node can take, with the reasons of the nodes."""
 
-    nodes = Sequence(Object(RefusingNodeSchema), metadata=OPTIONAL)
-    nodes_omitted = Integer(metadata=OPTIONAL)
-    explanation = Object(ExplanationShownSchema, metadata=OPTIONAL)
+    nodes = fields.Sequence(fields.Object(RefusingNodeSchema), metadata=fields.OPTIONAL)
+    nodes_omitted = fields.Integer(metadata=fields.OPTIONAL)
+    explanation = fields.Object(ExplanationShownSchema, metadata=fields.OPTIONAL)
 
 
-class PodErrorsSchema(AnswerSchema):
+class PodErrorsSchema(fields.AnswerSchema):
     """The body of a refusal of a pod or reservation by the present state."""
 
-    errors = Sequence(Object(PodErrorSchema), least=1)
+    errors = fields.Sequence(fields.Object(PodErrorSchema), least=1)

@@ -7,9 +7,10 @@ from enum import StrEnum
 from functools import cached_property
 from typing import NamedTuple
 
-from placement.engine.domain.errors import BadRequest
+from placement.engine.domain.errors import BadRequest, NameKind, NamesOf, no_such, parameter
+from placement.engine.forest import fleet as forest_fleet
 from placement.engine.forest import totals
-from placement.engine.forest.totals import NOTHING, Shares
+from placement.providers.called import CalledUuids
 from placement.providers.statements import clusters, providers
 from placement.providers.statements.names import SHARING_TRAIT
 from placement.providers.statements.providers import Named
@@ -47,15 +48,19 @@ _NEITHER = HostGroup("neither", "none", "neither")
 
 
 class HeatMap(NamedTuple):
-    """All hosts and the figure of each, in the order of the groups."""
+    """All hosts and the figure of each, in the order of the groups; `closed` are places of closed ones."""
 
-    hosts: totals.Fleet
-    shares: Shares
+    hosts: forest_fleet.Fleet
+    shares: forest_fleet.TreeShares
     groups: list[HostGroup]
+    closed: list[int]
 
 
 class HostFigure(NamedTuple):
-    """One host, or shared storage, and its figure; `level` is None if it has nothing of that."""
+    """One host, or shared storage, and its figure; `level` is None if it has nothing of that.
+
+    `is_closed`: it takes no new consumers.
+    """
 
     id: int
     uuid: str
@@ -65,6 +70,7 @@ class HostFigure(NamedTuple):
     part: int
     whole: int
     level: int | None
+    is_closed: bool
 
 
 class Overfull(NamedTuple):
@@ -85,10 +91,17 @@ class QueryNames(NamedTuple):
 
 
 class UsedCapacity(NamedTuple):
-    """The capacity of a resource class, and what is used of it, in units of the class."""
+    """The capacity of a resource class and its usage, in units of the class."""
 
     capacity: int
     used: int
+
+
+class OpenState(StrEnum):
+    """Whether a host takes new consumers: a closed one is disabled by nova, or a cordoned node."""
+
+    OPEN = "open"
+    CLOSED = "closed"
 
 
 class HostUse(NamedTuple):
@@ -97,6 +110,7 @@ class HostUse(NamedTuple):
     uuid: str
     name: str
     cluster: str | None
+    state: OpenState
     resources: Mapping[str, UsedCapacity]
 
 
@@ -110,9 +124,12 @@ class ClusterUse(NamedTuple):
 class Hosts:
     """A use case that looks at all hosts at once."""
 
+    for_bound_callers = True
+
     def __init__(self, database: Database, forest: ForestKeeper) -> None:
         self._database = database
         self._forest = forest
+        self._called = CalledUuids(database, forest)
 
     def names(self) -> QueryNames:
         """Return what queries can ask for, nothing while the forest is not loaded. Raises Unavailable."""
@@ -125,21 +142,29 @@ class Hosts:
         return QueryNames(sorted(map(view.names.classes.__getitem__, offered)), sorted(traits))
 
     def look(self, cluster: str | None = None, aggregate: str | None = None) -> FleetSnapshot:
-        """Return all hosts, or these of a cluster or an aggregate, as they are now.
+        """Return all hosts, or these in a cluster and an aggregate, as they are now.
 
-        Raises BadRequest, Unavailable.
+        An aggregate is called by name or UUID. Raises BadRequest, Unavailable.
         """
         view = self._forest.current()
         with self._database.read() as connection:
             aggregates = clusters.aggregates_called(connection)
-        only = None
+        only: list[int] = []
         if cluster is not None:
-            only = next((each.id for each in aggregates if each.cluster == cluster), None)
-            if only is None:
-                raise BadRequest(f"cluster: No cluster {cluster} found")
+            only = [each.id for each in aggregates if each.cluster == cluster]
+            if not only:
+                with self._database.read() as connection:
+                    words = clusters.none_found(connection, cluster)
+                raise BadRequest(
+                    words,
+                    place=parameter("cluster"),
+                    value=cluster,
+                    known=NamesOf(NameKind.CLUSTER),
+                )
         if aggregate is not None:
-            # An unknown one has no hosts.
-            only = next((each.id for each in aggregates if each.uuid == aggregate), totals.NO_AGGREGATE)
+            (uuid,) = self._called.aggregates({aggregate: parameter("aggregate")}, cluster).values()
+            # One that no provider was ever in has no hosts.
+            only += [each.id for each in aggregates if each.uuid == uuid] or [totals.NO_AGGREGATE]
         of_clusters = frozenset(each.id for each in aggregates if each.cluster)
         known = {
             each.id: HostGroup(
@@ -152,21 +177,32 @@ class Hosts:
         }
         sharing = view.sharing.of(view.forest, view.names.trait_ids[SHARING_TRAIT]).providers
         # A host may be in several clusters; then it is shown in the one that was asked for.
-        preferred = of_clusters if only is None else {only}
-        fleet = totals.fleet_of(view.forest, preferred, only, sharing)
-        return FleetSnapshot(self._database, view, known, fleet)
+        preferred = {only[0]} if only else of_clusters
+        fleet = forest_fleet.fleet_of(view.forest, preferred, only, sharing)
+        open_hosts = self._forest.open_hosts(view)
+        closed: list[int] = []
+        if open_hosts is not None:
+            closed = forest_fleet.hosts_without(fleet, open_hosts.among(view.forest, fleet.roots))
+        return FleetSnapshot(self._database, view, known, fleet, closed)
 
 
 class FleetSnapshot:
     """Hosts as of one moment, in groups."""
 
     def __init__(
-        self, database: Database, view: View, known: Mapping[int, HostGroup], all_: totals.Fleet
+        self,
+        database: Database,
+        view: View,
+        known: Mapping[int, HostGroup],
+        fleet: forest_fleet.Fleet,
+        closed: Sequence[int],
     ) -> None:
         self._database = database
         self._view = view
         self._known = known
-        self._all = all_
+        self._fleet = fleet
+        # The places of closed hosts.
+        self._closed = frozenset(closed)
 
     def classes(self) -> list[str]:
         """Return the names of the classes that some provider offers."""
@@ -181,36 +217,41 @@ class FleetSnapshot:
     @property
     def hosts(self) -> int:
         """How many hosts there are."""
-        return len(self._all.roots) - self._all.storage
+        return len(self._fleet.roots) - self._fleet.storage
+
+    @property
+    def closed(self) -> int:
+        """How many of the hosts are closed."""
+        return len(self._closed)
 
     @property
     def storage(self) -> int:
         """How many providers of shared storage there are, which are no hosts."""
-        return self._all.storage
+        return self._fleet.storage
 
     def counted(self) -> dict[str, int]:
         """Return how many hosts each group has, by its name."""
-        groups = (self._known.get(group, _NEITHER).name for group in self._all.groups)
-        return dict(zip(groups, self._all.counts(), strict=True))
+        groups = (self._known.get(group, _NEITHER).name for group in self._fleet.groups)
+        return dict(zip(groups, self._fleet.counts(), strict=True))
 
     def members(self) -> dict[str, int]:
         """Return how many hosts each cluster and aggregate has; a host counts in all that it is in."""
-        counts = totals.hosts_of_aggregates(self._view.forest, self._all)
+        counts = forest_fleet.hosts_of_aggregates(self._view.forest, self._fleet)
         known = {**self._known, totals.NO_AGGREGATE: _NEITHER}
         return {known[id_].name: count for id_, count in counts.items() if id_ in known}
 
     def called(self) -> dict[str, str]:
-        """Return what people know each cluster and aggregate by, by the names of their groups."""
+        """Return the shown names of clusters and aggregates, by the names of their groups."""
         return {group.name: group.shown for group in self._known.values()}
 
     def heat_map(self, figure: FleetFigure, resource_class: str) -> HeatMap:
         """Return the figures of all hosts. Raises BadRequest for an unknown class, as `of` does."""
-        groups = [self._known.get(group, _NEITHER) for group in self._all.groups]
-        return HeatMap(self._all, self._shares(figure, resource_class), groups)
+        groups = [self._known.get(group, _NEITHER) for group in self._fleet.groups]
+        return HeatMap(self._fleet, self._shares(figure, resource_class), groups, sorted(self._closed))
 
     def of(self, ids: Sequence[int], figure: FleetFigure, resource_class: str) -> list[HostFigure]:
         """Return the hosts with these storage ids that are there. Raises BadRequest."""
-        places = [place for place in totals.places_of(self._all, ids) if place is not None]
+        places = [place for place in forest_fleet.places_of(self._fleet, ids) if place is not None]
         return self._reported(self._shares(figure, resource_class), places)
 
     def ranked(
@@ -224,25 +265,26 @@ class FleetSnapshot:
     def roomiest(self, resource_class: str) -> HostFigure | None:
         """Return the host with most left of a class, None if there is no host. Raises BadRequest."""
         shares = self._shares(FleetFigure.USE, resource_class)
-        places = [shares.most_left(~self._all.is_storage)] if self.hosts else []
+        places = [shares.most_left(~self._fleet.is_storage)] if self.hosts else []
         return next(iter(self._reported(shares, places)), None)
 
     def listed(self, after: int, count: int) -> tuple[list[HostUse], int | None]:
-        """Return the next hosts by storage id, and the id after which the following page begins.
+        """Return the next hosts by storage id, and the id where the following page begins.
 
         Shared storage is no host.
         """
-        places = totals.hosts_after(self._all, after, count + 1)
-        ids = {place: int(self._all.ids[place]) for place in places[:count]}
+        places = forest_fleet.hosts_after(self._fleet, after, count + 1)
+        ids = {place: int(self._fleet.ids[place]) for place in places[:count]}
         rows = self._named(set(ids.values()))
         found = []
         for place, id_ in ids.items():
             # One that was deleted since has no row any more.
             if id_ in rows:
-                group = self._known.get(self._all.groups[int(self._all.group_of[place])], _NEITHER)
+                group = self._known.get(self._fleet.groups[int(self._fleet.group_of[place])], _NEITHER)
                 cluster = group.name if group.kind == _CLUSTER else None
                 used = {name: share.at(place) for name, share in self._uses.items()}
-                found.append(HostUse(rows[id_].uuid, rows[id_].name, cluster, _by_class(used)))
+                state = OpenState.CLOSED if place in self._closed else OpenState.OPEN
+                found.append(HostUse(rows[id_].uuid, rows[id_].name, cluster, state, _by_class(used)))
         return found, ids[places[count - 1]] if len(places) > count else None
 
     def by_cluster(self) -> dict[str, ClusterUse]:
@@ -256,24 +298,24 @@ class FleetSnapshot:
         else:
             offered = classes.intersection(self.classes())
             uses = {name: self._shares(FleetFigure.USE, name) for name in offered}
-        sums = {name: totals.by_group(self._all, share) for name, share in uses.items()}
+        sums = {name: forest_fleet.by_group(self._fleet, share) for name, share in uses.items()}
         found = {}
-        for at, (id_, hosts) in enumerate(zip(self._all.groups, self._all.counts(), strict=True)):
+        for at, (id_, hosts) in enumerate(zip(self._fleet.groups, self._fleet.counts(), strict=True)):
             used = {name: amounts[at] for name, amounts in sums.items()}
             found[self._known.get(id_, _NEITHER)] = ClusterUse(hosts, _by_class(used))
         return found
 
     def level_blocks(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the use of each host in percent, by class, as `totals.levels_of` reads it."""
-        return totals.level_blocks(self._all, self._uses)
+        """Yield the use of each host in percent, by class, as `levels_of` reads it."""
+        return forest_fleet.level_blocks(self._fleet, self._uses)
 
     @cached_property
-    def _uses(self) -> dict[str, Shares]:
+    def _uses(self) -> dict[str, forest_fleet.TreeShares]:
         return {name: self._shares(FleetFigure.USE, name) for name in self.classes()}
 
     def overfull(self, most: int) -> tuple[list[Overfull], int]:
         """Return at most `most` inventories with more in use than there is, and how many there are."""
-        found = totals.overfull(self._view.forest)
+        found = forest_fleet.overfull(self._view.forest)
         shown = found[:most]
         names = self._named({row[0] for row in shown})
         classes = self._view.names.classes
@@ -284,8 +326,8 @@ class FleetSnapshot:
         ]
         return reported, len(found)
 
-    def _reported(self, shares: Shares, places: Sequence[int]) -> list[HostFigure]:
-        ids = {place: int(self._all.ids[place]) for place in places}
+    def _reported(self, shares: forest_fleet.TreeShares, places: Sequence[int]) -> list[HostFigure]:
+        ids = {place: int(self._fleet.ids[place]) for place in places}
         rows = self._named(set(ids.values()))
         levels = shares.levels
         reported = []
@@ -293,10 +335,11 @@ class FleetSnapshot:
             # One that was deleted since has no row any more.
             if id_ in rows:
                 level = int(levels[place])
-                group = self._known.get(self._all.groups[int(self._all.group_of[place])], _NEITHER)
-                is_storage = bool(self._all.is_storage[place])
-                figures = (*shares.at(place), None if level == NOTHING else level)
-                reported.append(HostFigure(id_, rows[id_].uuid, rows[id_].name, group, is_storage, *figures))
+                group = self._known.get(self._fleet.groups[int(self._fleet.group_of[place])], _NEITHER)
+                is_storage = bool(self._fleet.is_storage[place])
+                figures = (*shares.at(place), None if level == forest_fleet.NOTHING else level)
+                named = (id_, rows[id_].uuid, rows[id_].name, group, is_storage)
+                reported.append(HostFigure(*named, *figures, place in self._closed))
         return reported
 
     def _named(self, ids: Collection[int]) -> dict[int, Named]:
@@ -305,16 +348,16 @@ class FleetSnapshot:
         with self._database.read() as connection:
             return providers.named(connection, ids)
 
-    def _shares(self, figure: FleetFigure, resource_class: str) -> Shares:
-        view, all_ = self._view, self._all
+    def _shares(self, figure: FleetFigure, resource_class: str) -> forest_fleet.TreeShares:
+        view, fleet = self._view, self._fleet
         ids = view.names.class_ids
         if figure is FleetFigure.USE:
             if resource_class not in ids:
-                raise BadRequest(f"class: No such resource class {resource_class}.")
-            return totals.used(view.forest, all_, ids[resource_class])
+                raise no_such(NameKind.RESOURCE_CLASS, (resource_class,), parameter("class"))
+            return forest_fleet.shares_in_use(view.forest, fleet, ids[resource_class])
         if figure is FleetFigure.CORES:
-            return totals.free_cores(view.forest, all_, ids[_CPUS], ids[_MEMORY])
-        return totals.stranded_cores(view.forest, all_, ids[_CPUS], ids[_MEMORY], COMMON_REQUEST)
+            return forest_fleet.free_cores(view.forest, fleet, ids[_CPUS], ids[_MEMORY])
+        return forest_fleet.stranded_cores(view.forest, fleet, ids[_CPUS], ids[_MEMORY], COMMON_REQUEST)
 
 
 def _by_class(used: Mapping[str, tuple[int, int]]) -> dict[str, UsedCapacity]:
@@ -343,6 +386,9 @@ class CapacityGroup(NamedTuple):
 
 class FleetCapacity:
     """Sums as of the last look at the database, which is seconds old at most."""
+
+    # Figures and health are for every caller that reaches the port.
+    for_bound_callers = True
 
     def __init__(self, database: Database, forest: ForestKeeper) -> None:
         self._database = database

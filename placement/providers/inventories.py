@@ -20,7 +20,7 @@ _CONFLICT = "resource provider generation conflict"
 
 
 class Inventories:
-    """A use case that reads and writes what a provider offers."""
+    """A use case that reads and writes the inventories of a provider."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -155,7 +155,7 @@ class InventoryChange:
     def compare(
         self, provider_id: int, stored: Mapping[int, Stored], wanted: Mapping[int, Inventory]
     ) -> set[tuple[int, int]]:
-        """Note what turns the records of a provider into the wanted ones; return what is to be deleted."""
+        """Note the changes from stored to wanted records of a provider; return the ones to delete."""
         for class_id, inventory in wanted.items():
             if class_id not in stored:
                 self.added.append((provider_id, class_id, inventory))
@@ -176,8 +176,8 @@ def _records(transaction: Transaction, locked: LockedProvider) -> dict[int, Stor
     return contents.stored(transaction, [locked.id]).get(locked.id, {})
 
 
-def _refuse_if_used(records: Iterable[Stored], uuid: str, prefix: str) -> None:
-    blocking = [record for record in records if record.used]
+def _refuse_if_used(stored: Iterable[Stored], uuid: str, prefix: str) -> None:
+    blocking = [record for record in stored if record.used]
     if blocking:
         raise InventoryInUse(f"{prefix}{in_use(blocking, uuid)}")
 
@@ -185,12 +185,12 @@ def _refuse_if_used(records: Iterable[Stored], uuid: str, prefix: str) -> None:
 def _recorded(
     transaction: Transaction,
     locked: LockedProvider,
-    before: Iterable[Stored],
+    stored: Iterable[Stored],
     after: Mapping[str, Inventory],
     action: Action,
 ) -> int:
     """Record a change and raise the provider's generation; return it."""
-    record_inventories(transaction, locked.uuid, before, after, action)
+    record_inventories(transaction, locked.uuid, stored, after, action)
     providers.touch(transaction, [locked.id])
     return locked.generation + 1
 
@@ -198,25 +198,25 @@ def _recorded(
 def record_inventories(
     transaction: Transaction,
     uuid: str,
-    before: Iterable[Stored],
+    stored: Iterable[Stored],
     after: Mapping[str, Inventory],
     action: Action = Action.UPDATE,
 ) -> None:
-    """Record a change of what a provider offers."""
-    former = {stored.class_name: asdict(stored.inventory) for stored in before}
+    """Record a change of the inventories of a provider."""
+    former = {each.class_name: asdict(each.inventory) for each in stored}
     later = {name: asdict(inventory) for name, inventory in after.items()}
     transaction.record(action, TargetKind.INVENTORIES, uuid, before=former or None, after=later or None)
 
 
-def _warn_of_shrinking(stored: Stored, wanted: Inventory, uuid: str) -> None:
-    if wanted.capacity < stored.used:
+def _warn_of_shrinking(stored: Stored, inventory: Inventory, uuid: str) -> None:
+    if inventory.capacity < stored.used:
         message = "Resource provider %s now has %d of %s in use with a capacity of %d."
-        LOG.warning(message, uuid, stored.used, stored.class_name, wanted.capacity)
+        LOG.warning(message, uuid, stored.used, stored.class_name, inventory.capacity)
 
 
-def in_use(records: Iterable[Stored], uuid: str) -> str:
+def in_use(stored: Iterable[Stored], uuid: str) -> str:
     """Return the sentence about inventories that cannot be deleted, classes in the order of their ids."""
-    listed = ", ".join(record.class_name for record in sorted(records, key=lambda record: record.class_id))
+    listed = ", ".join(record.class_name for record in sorted(stored, key=lambda record: record.class_id))
     return f"Inventory for '{listed}' on resource provider '{uuid}' in use."
 
 

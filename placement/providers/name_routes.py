@@ -12,38 +12,17 @@ from flask import Blueprint, Response
 
 from placement.common.microversions import NEWEST, Feature
 from placement.engine.domain.errors import BadRequest, Conflict
-from placement.http import context
+from placement.http import context, query_strings
 from placement.http import schemas as fields
-from placement.http.context import empty_response, json_response, newest, path, use_cases
-from placement.http.gate import cluster_of_query, require_json, route
-from placement.http.operations import (
-    EMPTY,
-    LIMIT,
-    ROW_ID,
-    ByVersion,
-    Operation,
-    Parameter,
-    last,
-    load,
-    names_of,
-    page_size,
-    page_start,
-    parameters,
-    refuse_unknown,
-    shows,
-    single,
-    validated,
-)
+from placement.http.answers import empty_response, json_response, newest, path
+from placement.http.bodies import parameters, validated
+from placement.http.context import service
+from placement.http.gate import require_json, route
+from placement.http.operations import EMPTY, ByVersion, Operation, Parameter, load, names_of, shows
 from placement.http.schemas import dump
-from placement.providers.schemas import (
-    AggregateNameSchema,
-    AggregateSchema,
-    AggregatesSchema,
-    ResourceClassesSchema,
-    ResourceClassSchema,
-    ResourceClassShownSchema,
-    TraitsSchema,
-)
+from placement.http.targets import cluster_of_query
+from placement.providers import schemas
+from placement.providers.service import Aggregates, ResourceClasses, Traits
 
 blueprint = Blueprint("names", __name__)
 _RULE, _TRAITS = "placement:resource_classes:", "placement:traits:"
@@ -58,7 +37,7 @@ _DELETED = _writing({204: EMPTY})
 _FILTERS = (
     Parameter(
         "name",
-        "`in:` and names, or `startswith:` and how names begin.",
+        "`in:` and names, or `startswith:` and the start of a name.",
         {"type": "string", "pattern": "^(in|startswith):"},
     ),
     Parameter(
@@ -68,36 +47,36 @@ _FILTERS = (
     ),
 )
 _LISTED = (
-    Parameter("cluster", "The name of a cluster, of which only the aggregates of its providers are shown."),
-    LIMIT,
-    Parameter("after", "The `next` of the page before.", ROW_ID),
+    Parameter("cluster", "Only the aggregates of the providers of this cluster."),
+    query_strings.LIMIT,
+    Parameter("after", "The `next` of the previous page.", query_strings.ROW_ID),
 )
 _CUSTOM = re.compile(fields.CUSTOM_NAME.strip("^$"))
 
 
-@_classes("GET", f"{_RULE}list", **shows(ResourceClassesSchema))
+@_classes("GET", f"{_RULE}list", **shows(schemas.ResourceClassesSchema))
 def classes() -> Response:
     """Return all resource classes."""
-    found = use_cases().resource_classes.listed()
-    body = dump(ResourceClassesSchema, found, context=path(""))
+    found = service(ResourceClasses).listed()
+    body = dump(schemas.ResourceClassesSchema, found, context=path(""))
     return json_response(body, modified=newest(entry.created_at for entry in found))
 
 
-@_classes("POST", f"{_RULE}create", described=_writing({201: EMPTY}, body=ResourceClassSchema))
+@_classes("POST", f"{_RULE}create", described=_writing({201: EMPTY}, body=schemas.ResourceClassSchema))
 def create_class() -> Response:
     """Create a custom class."""
     name = validated()["name"]
-    if not use_cases().resource_classes.create(name):
+    if not service(ResourceClasses).create(name):
         raise Conflict(f"Conflicting resource class already exists: {name}")
     return empty_response(201, location=f"/resource_classes/{name}")
 
 
-@_class("GET", f"{_RULE}show", **shows(ResourceClassShownSchema))
+@_class("GET", f"{_RULE}show", **shows(schemas.ResourceClassShownSchema))
 def show_class(name: str) -> Response:
     """Return one resource class."""
-    entry = use_cases().resource_classes.get(name)
+    entry = service(ResourceClasses).get(name)
     return json_response(
-        dump(ResourceClassShownSchema, entry.name, context=path("")), modified=entry.created_at
+        dump(schemas.ResourceClassShownSchema, entry.name, context=path("")), modified=entry.created_at
     )
 
 
@@ -106,11 +85,11 @@ def show_class(name: str) -> Response:
     f"{_RULE}update",
     described=_writing(
         {
-            200: ByVersion({None: ResourceClassShownSchema, Feature.PUT_CREATES_CLASS: None}),
+            200: ByVersion({None: schemas.ResourceClassShownSchema, Feature.PUT_CREATES_CLASS: None}),
             201: ByVersion({Feature.PUT_CREATES_CLASS: EMPTY}),
             204: ByVersion({Feature.PUT_CREATES_CLASS: EMPTY}),
         },
-        body=ByVersion({None: ResourceClassSchema, Feature.PUT_CREATES_CLASS: None}),
+        body=ByVersion({None: schemas.ResourceClassSchema, Feature.PUT_CREATES_CLASS: None}),
     ),
 )
 def put_class(name: str) -> Response:
@@ -118,26 +97,26 @@ def put_class(name: str) -> Response:
     if not context.offers(Feature.PUT_CREATES_CLASS):
         require_json()
         new = validated()["name"]
-        use_cases().resource_classes.rename(name, new)
-        return json_response(dump(ResourceClassShownSchema, new, context=path("")))
-    load(ResourceClassSchema, context.version(), {"name": name})
-    created = use_cases().resource_classes.create(name)
+        service(ResourceClasses).rename(name, new)
+        return json_response(dump(schemas.ResourceClassShownSchema, new, context=path("")))
+    load(schemas.ResourceClassSchema, context.version(), {"name": name}, own=False)
+    created = service(ResourceClasses).create(name)
     return empty_response(201 if created else 204, location=f"/resource_classes/{name}")
 
 
 @_class("DELETE", f"{_RULE}delete", described=_DELETED)
 def delete_class(name: str) -> Response:
     """Delete an unused custom class."""
-    use_cases().resource_classes.delete(name)
+    service(ResourceClasses).delete(name)
     return empty_response()
 
 
-@_traits("GET", f"{_TRAITS}list", **shows(TraitsSchema, _FILTERS))
+@_traits("GET", f"{_TRAITS}list", **shows(schemas.TraitsSchema, _FILTERS))
 def traits() -> Response:
     """Return the traits that pass the filters."""
     given = parameters()
-    refuse_unknown(given, names_of(_FILTERS, context.version()))
-    name, associated = last(given, "name"), last(given, "associated")
+    query_strings.refuse_unknown(given, names_of(_FILTERS, context.version()), own=False)
+    name, associated = query_strings.last(given, "name"), query_strings.last(given, "associated")
     only = prefix = None
     if name is not None:
         operator, colon, value = name.partition(":")
@@ -152,8 +131,10 @@ def traits() -> Response:
             f'The query parameter "associated" only accepts "true" or "false". Got: "{associated}"'
         )
     carried = None if associated is None else associated.lower() == "true"
-    found = use_cases().traits.listed(only, prefix, carried)
-    return json_response(dump(TraitsSchema, found), modified=newest(entry.created_at for entry in found))
+    found = service(Traits).listed(only, prefix, carried)
+    return json_response(
+        dump(schemas.TraitsSchema, found), modified=newest(entry.created_at for entry in found)
+    )
 
 
 @_trait("PUT", f"{_TRAITS}update", described=Operation({201: EMPTY, 204: EMPTY}))
@@ -164,42 +145,44 @@ def put_trait(name: str) -> Response:
             "The trait is invalid. A valid trait must be no longer than 255 characters, start with the "
             'prefix "CUSTOM_" and use following characters: "A"-"Z", "0"-"9" and "_"'
         )
-    created, when = use_cases().traits.create(name)
+    created, when = service(Traits).create(name)
     return empty_response(201 if created else 204, modified=when, location=f"/traits/{name}")
 
 
 @_trait("GET", f"{_TRAITS}show", described=Operation({204: EMPTY}))
 def show_trait(name: str) -> Response:
     """Check that a trait exists."""
-    return empty_response(modified=use_cases().traits.get(name).created_at)
+    return empty_response(modified=service(Traits).get(name).created_at)
 
 
 @_trait("DELETE", f"{_TRAITS}delete", described=_DELETED)
 def delete_trait(name: str) -> Response:
     """Delete an unused custom trait."""
-    use_cases().traits.delete(name)
+    service(Traits).delete(name)
     return empty_response()
 
 
 # /ext/v1/aggregates: the names that people know aggregates by.
 
 
-@_aggregates("GET", "placement:aggregates:list", target=cluster_of_query, **shows(AggregatesSchema, _LISTED))
+@_aggregates(
+    "GET", "placement:aggregates:list", target=cluster_of_query, **shows(schemas.AggregatesSchema, _LISTED)
+)
 def aggregates() -> Response:
     """Return aggregates with their names, page by page."""
     given = parameters()
-    refuse_unknown(given, names_of(_LISTED, NEWEST))
-    after, count = page_start(given, "after"), page_size(given)
-    found = use_cases().aggregates.listed(single(given, "cluster"), after, count)
-    return json_response(dump(AggregatesSchema, found))
+    query_strings.refuse_unknown(given, names_of(_LISTED, NEWEST))
+    after, count = query_strings.page_start(given, "after"), query_strings.page_size(given)
+    found = service(Aggregates).listed(query_strings.single(given, "cluster"), after, count)
+    return json_response(dump(schemas.AggregatesSchema, found))
 
 
 @_aggregate(
     "PUT",
     "placement:aggregates:update",
-    described=_writing({200: AggregateSchema}, body=AggregateNameSchema),
+    described=_writing({200: schemas.AggregateSchema}, body=schemas.AggregateNameSchema),
 )
 def name_aggregate(uuid: str) -> Response:
     """Name an aggregate, or take its name away; that of a cluster keeps the name of the cluster."""
-    found = use_cases().aggregates.rename(uuid, validated()["name"])
-    return json_response(dump(AggregateSchema, found))
+    found = service(Aggregates).rename(uuid, validated()["name"])
+    return json_response(dump(schemas.AggregateSchema, found))

@@ -15,30 +15,16 @@ from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.groups import RequestGroup
 from placement.engine.domain.identifiers import is_dashed_uuid
 from placement.engine.domain.inventories import Inventory
-from placement.http import context, query_grammar
-from placement.http.context import empty_response, json_response, list_response, newest, use_cases
-from placement.http.gate import cluster_of_query, route
-from placement.http.operations import (
-    EMPTY,
-    LIMIT,
-    ROW_ID,
-    ByVersion,
-    Operation,
-    Parameter,
-    Parameters,
-    every,
-    last,
-    names_of,
-    page_size,
-    page_start,
-    parameters,
-    refuse_unknown,
-    refuse_value,
-    shows,
-    single,
-    validated,
-)
+from placement.http import context, query_grammar, query_strings
+from placement.http.answers import empty_response, json_response, list_response, newest, path
+from placement.http.bodies import parameters, validated
+from placement.http.context import service
+from placement.http.gate import route
+from placement.http.operations import EMPTY, ByVersion, Operation, Parameter, names_of, shows
 from placement.http.schemas import dump, dumper, shown
+from placement.http.targets import cluster_of_query
+from placement.providers.fleet import Hosts
+from placement.providers.inventories import Inventories
 from placement.providers.schemas import (
     AGGREGATES_LIST,
     AllInventoriesSchema,
@@ -57,20 +43,17 @@ from placement.providers.schemas import (
     ProviderTraitsShownSchema,
     ProviderUsagesSchema,
     inventory_from,
-    provider_links,
 )
-from placement.providers.service import Parent
+from placement.providers.service import Parent, ProviderMemberships, Providers
 from placement.providers.statements.contents import Members
 from placement.providers.statements.providers import Provider
-
-# /ext/v1/hosts: the trees of machines with what they have left.
-
 
 hosts_blueprint = Blueprint("hosts", __name__)
 _HOST_FILTERS = (
     Parameter("cluster", "The name of a cluster."),
-    LIMIT,
-    Parameter("after", "The `next` of the page before.", ROW_ID),
+    Parameter("aggregate", "The name or uuid of an aggregate."),
+    query_strings.LIMIT,
+    Parameter("after", "The `next` of the previous page.", query_strings.ROW_ID),
 )
 
 
@@ -83,11 +66,12 @@ _HOST_FILTERS = (
     **shows(HostsSchema, _HOST_FILTERS),
 )
 def hosts() -> Response:
-    """Return hosts with the capacity and use of their trees, page by page; pools of storage are no hosts."""
+    """Return hosts with the capacity and use of their trees, page by page; storage pools are not hosts."""
     given = parameters()
-    refuse_unknown(given, names_of(_HOST_FILTERS, NEWEST))
-    after, count = page_start(given, "after"), page_size(given)
-    page = use_cases().hosts.look(single(given, "cluster")).listed(after, count)
+    query_strings.refuse_unknown(given, names_of(_HOST_FILTERS, NEWEST))
+    after, count = query_strings.page_start(given, "after"), query_strings.page_size(given)
+    cluster, aggregate = (query_strings.single(given, name) for name in ("cluster", "aggregate"))
+    page = service(Hosts).look(cluster, aggregate).listed(after, count)
     return json_response(dump(HostsSchema, page))
 
 
@@ -106,7 +90,7 @@ _FILTERS = (
     Parameter("uuid", "The uuid of a provider, with dashes.", _UUID),
     Parameter(
         "member_of",
-        "An aggregate, `in:` and several, or `!` and what is forbidden.",
+        "An aggregate, `in:` and several, or `!` and a forbidden one.",
         since=Feature.PROVIDERS_BY_AGGREGATE,
         repeated=Feature.REPEATED_MEMBER_OF,
     ),
@@ -114,10 +98,17 @@ _FILTERS = (
     Parameter("in_tree", "The uuid of a provider of the tree.", _UUID, since=Feature.NESTED_PROVIDERS),
     Parameter(
         "required",
-        "Traits, `!` before forbidden ones, `in:` before some of which one is enough.",
+        "Traits, `!` before forbidden ones; `in:A,B` for one of several.",
         since=Feature.PROVIDERS_BY_TRAITS,
         repeated=Feature.ANY_OF_TRAITS,
     ),
+)
+_LINKS = (
+    ("inventories", None),
+    ("usages", None),
+    ("aggregates", Feature.AGGREGATES),
+    ("traits", Feature.TRAITS),
+    ("allocations", Feature.ALLOCATIONS_LINK),
 )
 
 
@@ -125,11 +116,11 @@ _FILTERS = (
 def list_providers() -> Response:
     """Return the providers that satisfy all filters, each judged alone."""
     given = parameters()
-    refuse_unknown(given, names_of(_FILTERS, context.version()))
+    query_strings.refuse_unknown(given, names_of(_FILTERS, context.version()), own=False)
     uuid, in_tree = _dashed_uuid(given, "uuid"), _dashed_uuid(given, "in_tree")
-    resources = last(given, "resources")
-    traits = query_grammar.parse_required(every(given, "required"), context.version())
-    aggregates = query_grammar.parse_member_of(every(given, "member_of"), context.version())
+    resources = query_strings.last(given, "resources")
+    traits = query_grammar.parse_required(query_strings.every(given, "required"), context.version())
+    aggregates = query_grammar.parse_member_of(query_strings.every(given, "member_of"), context.version())
     group = RequestGroup(
         resources={} if resources is None else query_grammar.parse_resources(resources),
         required=traits.required,
@@ -138,25 +129,37 @@ def list_providers() -> Response:
         forbidden_aggregates=aggregates.forbidden,
         in_tree=in_tree,
     )
-    found = use_cases().providers.listed(last(given, "name") or None, uuid, group)
+    found = service(Providers).listed(query_strings.last(given, "name") or None, uuid, group)
     modified = newest(provider.changed_at for provider in found)
-    shown = dumper(ProviderSchema, context.version(), provider_links())
+    shown = dumper(ProviderSchema, context.version(), _links())
     return list_response("resource_providers", found, shown, modified=modified)
 
 
-def _dashed_uuid(given: Parameters, key: str) -> str | None:
+def _dashed_uuid(given: query_strings.Parameters, key: str) -> str | None:
     """Return a parameter that is taken literally. Raises BadRequest unless it is a uuid with dashes."""
-    value = last(given, key)
+    value = query_strings.last(given, key)
     if value is not None and not is_dashed_uuid(value):
-        raise refuse_value(given, key, value, f"{shown(value)} is not a 'uuid'", "format")
+        raise query_strings.refuse_value(
+            given, key, value, f"{shown(value)} is not a 'uuid'", "format", own=False
+        )
     return value
 
 
 def _shown(
     provider: Provider, modified: datetime.datetime | None = None, location: str | None = None
 ) -> Response:
-    body = dump(ProviderSchema, provider, context.version(), provider_links())
+    body = dump(ProviderSchema, provider, context.version(), _links())
     return json_response(body, modified=modified, location=location)
+
+
+def _links() -> list[tuple[str, str, str]]:
+    """Return the links of a provider in the request's version: rel, and what is before and after its uuid.
+
+    They are the context of answers about providers, and outlive the request.
+    """
+    root = path("/resource_providers/")
+    rels = [rel for rel, since in _LINKS if since is None or context.offers(since)]
+    return [("self", root, ""), *((rel, root, f"/{rel}") for rel in rels)]
 
 
 @_providers(
@@ -177,7 +180,7 @@ def create_provider() -> Response:
     if not body["name"]:
         prefix = f'Unable to create resource provider "", {uuid}: '
         raise BadRequest(f"{prefix}Object action create failed because: name is required")
-    created = use_cases().providers.create(uuid, body["name"], body.get("parent_provider_uuid"))
+    created = service(Providers).create(uuid, body["name"], body.get("parent_provider_uuid"))
     location = f"/resource_providers/{uuid}"
     if context.offers(Feature.POST_PROVIDER_BODY):
         return _shown(created, created.changed_at, location)
@@ -187,14 +190,14 @@ def create_provider() -> Response:
 @_provider("GET", f"{_RULE}show", **shows(ProviderSchema))
 def show_provider(uuid: str) -> Response:
     """Return one provider."""
-    found = use_cases().providers.get(uuid)
+    found = service(Providers).get(uuid)
     return _shown(found, found.changed_at)
 
 
 @_provider("PUT", f"{_RULE}update", described=_writing({200: ProviderSchema}, body=ChangedProviderSchema))
 def update(uuid: str) -> Response:
     """Rename a provider, or move it below another parent."""
-    providers = use_cases().providers
+    providers = service(Providers)
     providers.get(uuid)
     body = validated()
     if not body["name"]:
@@ -207,7 +210,7 @@ def update(uuid: str) -> Response:
 @_provider("DELETE", f"{_RULE}delete", described=_DELETED)
 def delete_provider(uuid: str) -> Response:
     """Delete a leaf without allocations."""
-    use_cases().providers.delete(uuid)
+    service(Providers).delete(uuid)
     return empty_response()
 
 
@@ -230,7 +233,7 @@ _aggregates = partial(
 @_traits("GET", f"{_RULE}traits:list", **shows(ProviderTraitsShownSchema))
 def traits(uuid: str) -> Response:
     """Return the traits of a provider."""
-    found = use_cases().memberships.traits(uuid)
+    found = service(ProviderMemberships).traits(uuid)
     return json_response(dump(ProviderTraitsShownSchema, found), modified=newest([found.newest]))
 
 
@@ -242,21 +245,23 @@ def traits(uuid: str) -> Response:
 def replace_traits(uuid: str) -> Response:
     """Replace the traits of a provider."""
     body = validated()
-    found = use_cases().memberships.replace_traits(uuid, body["traits"], body["resource_provider_generation"])
+    found = service(ProviderMemberships).replace_traits(
+        uuid, body["traits"], body["resource_provider_generation"]
+    )
     return json_response(dump(ProviderTraitsShownSchema, found), modified=newest([found.newest]))
 
 
 @_traits("DELETE", f"{_RULE}traits:delete", described=_DELETED)
 def clear_traits(uuid: str) -> Response:
     """Take all traits from a provider."""
-    use_cases().memberships.clear_traits(uuid)
+    service(ProviderMemberships).clear_traits(uuid)
     return empty_response()
 
 
 @_aggregates("GET", f"{_RULE}aggregates:list", **shows(ProviderAggregatesShownSchema))
 def aggregates(uuid: str) -> Response:
     """Return the aggregates of a provider."""
-    found = use_cases().memberships.aggregates(uuid)
+    found = service(ProviderMemberships).aggregates(uuid)
     return json_response(dump(ProviderAggregatesShownSchema, found, context.version()))
 
 
@@ -270,15 +275,15 @@ def aggregates(uuid: str) -> Response:
 )
 def replace_aggregates(uuid: str) -> Response:
     """Replace the aggregates of a provider."""
-    use_cases().providers.get(uuid)
+    service(Providers).get(uuid)
     body = validated()
     if context.offers(Feature.AGGREGATES_GENERATION):
         members, guard = body["aggregates"], body["resource_provider_generation"]
     else:
         members, guard = body, None
-    generation = use_cases().memberships.replace_aggregates(uuid, members, guard)
-    shown = Members(generation, members, None)
-    return json_response(dump(ProviderAggregatesShownSchema, shown, context.version()))
+    generation = service(ProviderMemberships).replace_aggregates(uuid, members, guard)
+    shown_members = Members(generation, members, None)
+    return json_response(dump(ProviderAggregatesShownSchema, shown_members, context.version()))
 
 
 # /resource_providers/{uuid}/inventories and usages. Source: placement-api.md, "Inventories".
@@ -303,7 +308,7 @@ def _echo(inventory: Inventory, sent: dict[str, Any]) -> Inventory:
 @_records("GET", f"{_RECORDS}list", **shows(InventoriesSchema))
 def list_inventories(uuid: str) -> Response:
     """Return all records of a provider."""
-    offer = use_cases().inventories.offer(uuid)
+    offer = service(Inventories).offer(uuid)
     records = {stored.class_name: stored.inventory for stored in offer.records}
     body = dump(InventoriesSchema, (offer.generation, records))
     return json_response(body, modified=newest(stored.changed_at for stored in offer.records))
@@ -312,10 +317,10 @@ def list_inventories(uuid: str) -> Response:
 @_records("POST", f"{_RECORDS}create", described=_writing({201: InventorySchema}, body=NewInventorySchema))
 def create_inventory(uuid: str) -> Response:
     """Add one record."""
-    use_cases().providers.get(uuid)
+    service(Providers).get(uuid)
     body = validated()
     name, inventory = body["resource_class"], inventory_from(body)
-    generation = use_cases().inventories.add(uuid, name, inventory, zero_capacity=_zero_capacity())
+    generation = service(Inventories).add(uuid, name, inventory, zero_capacity=_zero_capacity())
     location = f"/resource_providers/{uuid}/inventories/{name}"
     answer = dump(InventorySchema, _echo(inventory, body), context=generation)
     return json_response(answer, 201, location=location)
@@ -324,10 +329,10 @@ def create_inventory(uuid: str) -> Response:
 @_records("PUT", f"{_RECORDS}update", described=_writing({200: InventoriesSchema}, body=AllInventoriesSchema))
 def replace_all(uuid: str) -> Response:
     """Replace all records."""
-    use_cases().providers.get(uuid)
+    service(Providers).get(uuid)
     body = validated()
     wanted = {name: inventory_from(record) for name, record in body["inventories"].items()}
-    generation = use_cases().inventories.replace_all(
+    generation = service(Inventories).replace_all(
         uuid, body["resource_provider_generation"], wanted, zero_capacity=_zero_capacity()
     )
     records = {name: _echo(inventory, body["inventories"][name]) for name, inventory in wanted.items()}
@@ -339,14 +344,14 @@ def replace_all(uuid: str) -> Response:
 )
 def delete_all(uuid: str) -> Response:
     """Delete all records."""
-    use_cases().inventories.delete(uuid)
+    service(Inventories).delete(uuid)
     return empty_response()
 
 
 @_inventory("GET", f"{_RECORDS}show", **shows(InventorySchema))
 def show_inventory(uuid: str, resource_class: str) -> Response:
     """Return one record."""
-    generation, stored = use_cases().inventories.record(uuid, resource_class)
+    generation, stored = service(Inventories).record(uuid, resource_class)
     answer = dump(InventorySchema, stored.inventory, context=generation)
     return json_response(answer, modified=stored.changed_at)
 
@@ -354,10 +359,10 @@ def show_inventory(uuid: str, resource_class: str) -> Response:
 @_inventory("PUT", f"{_RECORDS}update", described=_writing({200: InventorySchema}, body=OneInventorySchema))
 def replace_inventory(uuid: str, resource_class: str) -> Response:
     """Replace one record."""
-    use_cases().providers.get(uuid)
+    service(Providers).get(uuid)
     body = validated()
     inventory = inventory_from(body)
-    generation = use_cases().inventories.replace(
+    generation = service(Inventories).replace(
         uuid,
         resource_class,
         body["resource_provider_generation"],
@@ -371,11 +376,11 @@ def replace_inventory(uuid: str, resource_class: str) -> Response:
 @_inventory("DELETE", f"{_RECORDS}delete", described=_DELETED)
 def delete_inventory(uuid: str, resource_class: str) -> Response:
     """Delete one record."""
-    use_cases().inventories.delete(uuid, resource_class)
+    service(Inventories).delete(uuid, resource_class)
     return empty_response()
 
 
 @_usages("GET", "placement:resource_providers:usages", **shows(ProviderUsagesSchema))
 def usages(uuid: str) -> Response:
     """Return what is used of each record, zero included."""
-    return json_response(dump(ProviderUsagesSchema, use_cases().inventories.offer(uuid)))
+    return json_response(dump(ProviderUsagesSchema, service(Inventories).offer(uuid)))

@@ -9,24 +9,25 @@ from typing import Any
 
 import os_resource_classes
 
+from placement.engine.domain import request_scope
 from placement.engine.domain.audit import Action, TargetKind
-from placement.engine.domain.errors import BadRequest, ConcurrentUpdate, Conflict, NotFound
+from placement.engine.domain.errors import (
+    BadRequest,
+    ConcurrentUpdate,
+    Conflict,
+    NameKind,
+    NamesOf,
+    NotFound,
+)
 from placement.engine.domain.groups import RequestGroup
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.engine.search.filters import providers_matching
+from placement.providers import view as providers_view
 from placement.providers.statements import clusters, contents, names, providers
 from placement.providers.statements.clusters import Aggregate, ListedAggregate
 from placement.providers.statements.contents import Members, Replaced
 from placement.providers.statements.names import KnownName
 from placement.providers.statements.providers import LockedProvider, Provider
-from placement.providers.view import (
-    ForestKeeper,
-    aggregate_ids,
-    aggregates_of,
-    require_cluster,
-    require_everything,
-    resolve_group,
-)
 from placement.storage import tables
 from placement.storage.database import Database, Executor, Transaction, run_in_transaction
 
@@ -47,7 +48,7 @@ class Parent:
 class Providers:
     """A use case that creates, lists, changes and deletes providers."""
 
-    def __init__(self, database: Database, keeper: ForestKeeper) -> None:
+    def __init__(self, database: Database, keeper: providers_view.ForestKeeper) -> None:
         self._database = database
         self._keeper = keeper
 
@@ -61,8 +62,8 @@ class Providers:
         ids = None
         if group != RequestGroup():
             view = self._keeper.current()
-            aggregates = aggregate_ids(self._database, aggregates_of(group))
-            wanted = resolve_group(view.names, group, aggregates, _TRAITS_PREFIX)
+            aggregates = providers_view.aggregate_ids(self._database, providers_view.aggregates_of(group))
+            wanted = providers_view.resolve_group(view.names, group, aggregates, _TRAITS_PREFIX)
             if group.in_tree is not None and group.in_tree != normalize_uuid(group.in_tree):
                 # The list compares uuids literally, and none is stored in this spelling.
                 return []
@@ -320,10 +321,10 @@ def locked_at(
     return locked
 
 
-def _present(found: Members | None, uuid: str) -> Members:
-    if found is None:
+def _present(members: Members | None, uuid: str) -> Members:
+    if members is None:
         raise missing(uuid)
-    return found
+    return members
 
 
 def _record(
@@ -336,6 +337,8 @@ def _record(
 class Aggregates:
     """A use case that lists aggregates and names them."""
 
+    for_bound_callers = True
+
     def __init__(self, database: Database) -> None:
         self._database = database
 
@@ -345,7 +348,7 @@ class Aggregates:
         With a `cluster` only its providers count. Raises BadRequest for an unknown cluster.
         """
         with self._database.read() as connection:
-            require_cluster(connection, cluster)
+            providers_view.require_cluster(connection, cluster)
             found = clusters.aggregates_after(connection, cluster, after, count + 1)
         return found[:count], found[count - 1].id if len(found) > count else None
 
@@ -354,19 +357,31 @@ class Aggregates:
         if not uuids:
             return {}
         with self._database.read() as connection:
-            require_cluster(connection, cluster)
+            providers_view.require_cluster(connection, cluster)
             found = clusters.aggregates_after(connection, cluster, 0, len(uuids), uuids)
         return {each.uuid: each.name for each in found if each.name}
 
-    def rename(self, uuid: str, name: str | None) -> Aggregate:
-        """Give an aggregate a name, or none; return it. Raises Forbidden, NotFound, Conflict."""
-        require_everything()
-        normal = normalize_uuid(uuid)
+    def rename(self, called: str, name: str | None) -> Aggregate:
+        """Give an aggregate, called by UUID or name, another name or none; return it.
+
+        Raises Forbidden, NotFound, Conflict, also where several have the name.
+        """
+        request_scope.require_everything()
 
         def work(transaction: Transaction) -> Aggregate:
+            normal = normalize_uuid(called)
+            if normal is None:
+                uuids = [each.uuid for each in clusters.aggregates_named(transaction, [called])]
+                if len(uuids) > 1:
+                    raise Conflict(f"{len(uuids)} aggregates have the name {called}: {', '.join(uuids[:5])}.")
+                normal = next(iter(uuids), None)
             found = None if normal is None else clusters.lock_aggregate(transaction, normal)
             if found is None:
-                raise NotFound(f"No aggregate {uuid} found; it is known once a provider is put into it.")
+                raise NotFound(
+                    f"No aggregate {called} found; it is known once a provider is put into it.",
+                    value=called,
+                    known=NamesOf(NameKind.AGGREGATE),
+                )
             if found.cluster is not None:
                 raise Conflict(f"Aggregate {normal} is that of cluster {found.cluster}, and keeps its name.")
             if found.name != name:

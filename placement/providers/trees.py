@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from placement.engine.domain.errors import Conflict
-from placement.engine.domain.inventories import Inventory, ProviderSpec, TreeSpec
+from placement.engine.domain.inventories import Inventory
+from placement.engine.domain.tree_specs import ProviderSpec, TreeSpec
 from placement.providers.inventories import InventoryChange
 from placement.providers.statements import contents, names, providers
 from placement.providers.statements.contents import Stored
@@ -95,7 +96,7 @@ def remove(transaction: Transaction, root_id: int, what: str) -> None:
 
 
 class _Tree:
-    """A wanted tree, what is stored of it, and what is done to it."""
+    """A wanted tree, its stored providers, and the changes to them."""
 
     def __init__(self, spec: TreeSpec) -> None:
         self.spec = spec
@@ -123,7 +124,7 @@ class _Tree:
         self.spec = TreeSpec(tuple(specs))
 
     def keep_what_is_in_use(self, records: Mapping[int, Mapping[int, Stored]], cluster_id: int) -> None:
-        """Add to the spec what is in use beyond it, with the providers above.
+        """Add providers and inventories in use to the spec, with the providers above.
 
         A core that is gone stays while an instance holds threads of it, until an import finds it free.
         """
@@ -147,7 +148,7 @@ class _Tree:
 
 
 class _TreeWriter:
-    """A writer of trees in as many statements as one takes; trees that may not change are left out."""
+    """The writing of trees in as many statements as one takes; trees that may not change are left out."""
 
     def __init__(
         self, transaction: Transaction, specs: Sequence[TreeSpec], cluster_id: int, *, cuts: bool
@@ -210,8 +211,8 @@ class _TreeWriter:
             tree.ids = {uuid: row.id for uuid, row in tree.present.items()}
             for spec in tree.spec.providers:
                 if spec.uuid in by_uuid and spec.uuid not in tree.present:
-                    error = Conflict(f"Provider {spec.uuid} already exists in another tree.")
-                    refused.setdefault(tree.spec.root.uuid, error)
+                    conflict = Conflict(f"Provider {spec.uuid} already exists in another tree.")
+                    refused.setdefault(tree.spec.root.uuid, conflict)
         self._refuse(refused)
 
     def _class_ids(self) -> Mapping[str, int]:
@@ -281,7 +282,7 @@ class _TreeWriter:
     # -- what may not happen ------------------------------------------------------------------------
 
     def _without_obstacles(self, records: Mapping[int, Mapping[int, Stored]]) -> list[LockedProvider]:
-        """Refuse the trees with obstacles, and return what is to be deleted of the others."""
+        """Refuse the trees with obstacles, and return the providers to delete of the others."""
         gone = [row for tree in self._trees for row in tree.gone(self._cluster_id)]
         held = providers.allocated(self._transaction, [row.id for row in gone]) if gone else {}
         refused: dict[str, Conflict] = {}
@@ -297,7 +298,7 @@ class _TreeWriter:
         return [row for tree in self._trees for row in tree.gone(self._cluster_id)]
 
     def _losses(self, tree: _Tree, held: Mapping[int, Collection[str]]) -> set[str]:
-        """Return what consumers and lower providers would lose with the providers that are to be deleted."""
+        """Return the losses of consumers and lower providers if these providers are deleted."""
         going = {row.id for row in tree.gone(self._cluster_id)}
         staying = {
             row.id: row.parent_id
@@ -315,7 +316,7 @@ class _TreeWriter:
     # -- writing ------------------------------------------------------------------------------------
 
     def _create(self) -> set[int]:
-        """Insert what is missing, level by level; return the new ids."""
+        """Insert missing providers, level by level; return the new ids."""
         missing = [(tree, spec) for tree, spec in self._specs() if spec.uuid not in tree.ids]
         fresh: set[int] = set()
         while missing:
@@ -390,7 +391,7 @@ def _shrinking(spec: ProviderSpec, stored: Mapping[int, Stored]) -> set[str]:
 
 
 def _covering(wanted: Mapping[str, Inventory], stored: Mapping[int, Stored]) -> dict[str, Inventory]:
-    """Return the wanted inventories of one provider with totals that cover what is used of them.
+    """Return the wanted inventories of one provider with totals that cover their usage.
 
     The excess is reserved, so that no more is given than is wanted.
     """

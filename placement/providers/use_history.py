@@ -21,14 +21,14 @@ from typing import NamedTuple
 import orjson
 import sqlalchemy as sa
 
-from placement.common.host_use import ALL_CPUS, ALL_MEMORY, NODE_CPU, cpus, memory
+from placement.common.host_use import ALL_CPUS, ALL_MEMORY, NODE_CPU, CapacityUse, cpus, memory
 from placement.engine.domain import request_scope
-from placement.engine.forest import totals
+from placement.engine.forest.fleet import levels_of
 from placement.providers.fleet import Hosts, UsedCapacity
 from placement.providers.statements import clusters
 from placement.storage import tables
-from placement.storage.audit import DoubtedClock, Doubts, refuse_other_clock
 from placement.storage.database import Database
+from placement.storage.retention import ClockDoubt, Doubts, refuse_other_clock
 
 SLOT_SECONDS = 1800
 DAY_SECONDS = 86_400
@@ -56,6 +56,8 @@ Days = Mapping[str, Sequence[Point]]
 class UseHistory:
     """A use case that samples how much is in use, once for all processes, and shows the last day."""
 
+    for_bound_callers = True
+
     def __init__(self, database: Database, hosts: Hosts) -> None:
         self._database = database
         self._hosts = hosts
@@ -77,7 +79,7 @@ class UseHistory:
         if not is_taken:
             try:
                 refuse_other_clock(self._database)
-            except DoubtedClock as doubt:
+            except ClockDoubt as doubt:
                 self._doubts.note(doubt)
                 return
             self._doubts.clear()
@@ -131,12 +133,7 @@ class UseHistory:
             for uuid, of_class in orjson.loads(zlib.decompress(body)).items():
                 if seen is not None and uuid not in names:
                     continue
-                resources = {name: UsedCapacity(*each)._asdict() for name, each in of_class.items()}
-                together = {ALL_MEMORY: memory(resources)} | (
-                    {ALL_CPUS: cpus(resources)} if NODE_CPU in resources else {}
-                )
-                together = {name: use for name, use in together.items() if use.capacity}
-                for name, (capacity, used) in {**of_class, **together}.items():
+                for name, (capacity, used) in {**of_class, **_together(of_class)}.items():
                     # Groups that are gone count in the whole only.
                     if uuid in names and name in of_class:
                         found[names[uuid]][name].append(Point(taken_at, _percent(used, capacity)))
@@ -160,9 +157,18 @@ class UseHistory:
             samples = connection.execute(statement).all()
         found: dict[str, list[Point]] = defaultdict(list)
         for taken_at, body in samples:
-            for name, level in totals.levels_of(id_, zlib.decompress(body)).items():
+            for name, level in levels_of(id_, zlib.decompress(body)).items():
                 found[name].append(Point(taken_at, level))
         return found
+
+
+def _together(of_class: Mapping[str, tuple[int, int]]) -> dict[str, CapacityUse]:
+    """Return all CPUs and all memory, whatever their classes, where there are any."""
+    resources = {name: UsedCapacity(*each)._asdict() for name, each in of_class.items()}
+    found = {ALL_MEMORY: memory(resources)}
+    if NODE_CPU in resources:
+        found[ALL_CPUS] = cpus(resources)
+    return {name: use for name, use in found.items() if use.capacity}
 
 
 def _percent(used: float, capacity: float) -> int:

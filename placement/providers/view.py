@@ -10,96 +10,23 @@ from functools import cache, partial
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from placement.engine.domain import request_scope
-from placement.engine.domain.errors import BadRequest, Conflict, Forbidden, Unavailable
+from placement.engine.domain import errors, request_scope
 from placement.engine.domain.groups import RequestGroup
-from placement.engine.domain.identifiers import portions
-from placement.engine.forest import forest as provider_states
+from placement.engine.domain.portions import portions
+from placement.engine.forest import bulk
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.providers import ProviderRecord, ProviderStates
 from placement.engine.forest.sharing import SharingMap
 from placement.engine.forest.simulation import within
-from placement.engine.search.query import GroupQuery
+from placement.engine.search.query import GroupQuery, IsOpen
 from placement.engine.search.ranking import ScoreCache
 from placement.providers.statements import clusters, names
-from placement.providers.statements.names import SHARING_TRAIT, Names
+from placement.providers.statements.closed_nodes import closed_nodes
+from placement.providers.statements.names import CLOSING_TRAIT, SHARING_TRAIT, Names
+from placement.storage.backends.backend import BEFORE_ALL
 from placement.storage.database import Database, Executor
-from placement.storage.feed import FeedBatch, Follower
-
-# The scope of callers that are bound to clusters: the trees, aggregates, groups and consumers they see.
-#
-# The clusters are in `engine.domain.request_scope`. For all other callers each function returns what it is
-# given.
-
-
-def homes_of(database: Database) -> frozenset[int] | None:
-    """Return the ids of the aggregates with the trees that may be seen, None for all trees."""
-    names = request_scope.visible_clusters()
-    if names is None:
-        return None
-    if not names:
-        return frozenset()
-    with database.read() as connection:
-        return clusters.aggregates_of(connection, names)
-
-
-def require_everything() -> None:
-    """Raise Forbidden unless all there is may be seen: the use case knows no clusters."""
-    if not request_scope.admits(None):
-        raise Forbidden("This concerns all clusters, and the token is bound to some.")
-
-
-def require_cluster(connection: Executor, name: str | None) -> None:
-    """Raise BadRequest for a cluster that is unknown, Forbidden for none unless everything may be seen."""
-    if name is None:
-        require_everything()
-    elif clusters.find(connection, name) is None:
-        raise BadRequest(f"cluster: No cluster {name} found")
-
-
-def aggregates(forest: Forest, ids: Mapping[str, int]) -> Mapping[str, int]:
-    """Return the aggregates, id by uuid, that some provider of the forest is in.
-
-    To a bound caller an aggregate of another cluster is one that never had a member.
-    """
-    if request_scope.visible_clusters() is None:
-        return ids
-    return {uuid: id_ for uuid, id_ in ids.items() if len(forest.aggregates.rows_with((id_,), forest.count))}
-
-
-def group(name: str) -> str:
-    """Return the name under which a group of consumers is stored, at most 255 characters.
-
-    Groups of bound callers are by cluster and name. Both go in as a SHA-256, as a name may have 255
-    characters itself.
-    """
-    names = request_scope.visible_clusters()
-    if names is None:
-        return name
-    return f"of-clusters:{hashlib.sha256('/'.join([*sorted(names), name]).encode()).hexdigest()}"
-
-
-def hidden(held: Mapping[str, Mapping[str, object]], forest: Callable[[], Forest]) -> set[str]:
-    """Return the consumers that may not be seen; `held` is what each holds, by provider uuid.
-
-    A bound caller sees a consumer that holds something, all of it in the forest that it sees. A consumer on a
-    shared pool of the cluster and on a host of another cluster is hidden.
-    """
-    if request_scope.visible_clusters() is None or not held:
-        return set()
-    row = cache(forest().row_of_uuid)
-    return {uuid for uuid, on in held.items() if not on or any(row(provider) < 0 for provider in on)}
-
-
-def refusal(consumer_uuid: str, reason: Conflict) -> Conflict:
-    """Return why a consumer may not claim; a bound caller gets one answer for all reasons, `taken`."""
-    return reason if request_scope.visible_clusters() is None else taken(consumer_uuid)
-
-
-def taken(consumer_uuid: str) -> Conflict:
-    """Return the refusal of a consumer that holds something else, here or elsewhere."""
-    return Conflict(f"consumer_uuid: {consumer_uuid} already holds something else than the query asks for")
-
+from placement.storage.feed import FeedBatch
+from placement.storage.follower import Follower
 
 # Beyond this many changed providers a fresh load of everything is cheaper than applying changes.
 _RELOAD_ABOVE = 20_000
@@ -113,7 +40,7 @@ _SHORTLY_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The forest as it was at one moment, the names its ids stand for, and what searches keep for the next.
+    """The forest at one moment, the names of its ids, and the scores that searches keep for the next.
 
     It stays so for as long as it is referenced; any number of searches may look at it at once.
     """
@@ -134,7 +61,7 @@ class ForestState(NamedTuple):
 
 
 class ForestKeeper(Follower):
-    """A keeper of one forest; every look at it sees all writes that were committed before."""
+    """One forest; every look at it sees all writes that were committed before."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database, "providers")
@@ -144,6 +71,13 @@ class ForestKeeper(Follower):
         self._names: Names | None = None
         # What bound callers may see, by the aggregates of their clusters; dropped with its snapshot.
         self._parts: WeakKeyDictionary[Forest, dict[frozenset[int], View]] = WeakKeyDictionary()
+        # Ids of hosts that are closed nodes, and of changed ones to read again, None for all; others stay.
+        self._closed_nodes: frozenset[int] = frozenset()
+        self._changed_nodes: set[int] | None = None
+        # The condition of each snapshot, with the closed nodes that it was made for.
+        self._open_hosts: WeakKeyDictionary[Forest, tuple[frozenset[int], IsOpen | None]] = (
+            WeakKeyDictionary()
+        )
 
     def current(self) -> View:
         """Return the forest with all that was committed before the call, as far as it may be seen now.
@@ -162,6 +96,28 @@ class ForestKeeper(Follower):
         # New names may come without a change of any provider.
         return replace(known[homes], names=view.names)
 
+    def open_hosts(self, view: View) -> IsOpen | None:
+        """Return the condition that a host takes new consumers; None if every host of the view does.
+
+        Raises Unavailable.
+        """
+        with self.alone():
+            changed = self._changed_nodes
+            if changed is None or changed:
+                # Over the connection of the feed, as the lock is held.
+                with self.feed.session(self.horizon or BEFORE_ALL) as connection:
+                    closed = closed_nodes(connection, changed)
+                kept = self._closed_nodes - changed if changed else frozenset[int]()
+                self._closed_nodes = kept | closed
+                self._changed_nodes = set()
+            closed_now, forest = self._closed_nodes, view.forest
+            known, open_hosts = self._open_hosts.get(forest, (None, None))
+            if known is not closed_now:
+                is_open = IsOpen(frozenset((view.names.trait_ids[CLOSING_TRAIT],)), closed_now)
+                open_hosts = None if is_open.among(forest, forest.roots).all() else is_open
+                self._open_hosts[forest] = closed_now, open_hosts
+            return open_hosts
+
     def _now(self) -> View:
         with self.caught_up():
             assert self._names is not None
@@ -169,7 +125,7 @@ class ForestKeeper(Follower):
 
     @property
     def state(self) -> ForestState:
-        """Return what is known of the forest as it is."""
+        """Return the present state of the forest."""
         forest = self._forest
         return ForestState(self.horizon is not None, len(forest), forest.bytes, self.behind_seconds)
 
@@ -180,7 +136,7 @@ class ForestKeeper(Follower):
         """
         if self.horizon is None:
             return None
-        with suppress(Unavailable), request_scope.within(_SHORTLY_SECONDS):
+        with suppress(errors.Unavailable), request_scope.within(_SHORTLY_SECONDS):
             return self._now()
         with self.alone(_SHORTLY_SECONDS):
             if self.horizon is None or self._names is None:
@@ -193,41 +149,45 @@ class ForestKeeper(Follower):
             self._forest.load(snapshot)
         with self.feed.session(horizon) as connection:
             self._names = names.load(connection)
+        self._changed_nodes = None
         # Only now: a failure in between must not leave a forest that believes itself current.
         self.horizon = horizon
 
-    def apply(self, look: FeedBatch) -> bool:
-        """Apply what changed; return False if loading is cheaper, or if a parent is still missing.
+    def apply(self, batch: FeedBatch) -> bool:
+        """Apply a look; return False if loading is cheaper, or if a parent is still missing.
 
         Raises Unavailable.
         """
-        if not (look.changed or look.deleted or look.names_changed):
+        if not (batch.changed or batch.deleted or batch.names_changed):
             return True
         forest = self._forest
-        stale = forest.outdated([(row.id, row.revision) for row in look.changed])
+        stale = forest.outdated([(row.id, row.revision) for row in batch.changed])
         if len(stale) > max(_RELOAD_ABOVE, len(forest) // 4):
             self.forget()
             return False
         # If they are many enough for columns, their state is read in columns.
-        many: list[ProviderStates] = []
+        states: list[ProviderStates] = []
         records: list[ProviderRecord] = []
         if len(stale) >= _MANY:
-            others = partial(provider_states.altered, forest)
+            others = partial(bulk.altered, forest)
             for some in portions(stale, _AT_ONCE):
-                strangers = provider_states.strangers(forest, some)
-                many.append(self.feed.states(some, look.horizon, others, strangers))
+                strangers = bulk.strangers(forest, some)
+                states.append(self.feed.states(some, batch.horizon, others, strangers))
         elif stale:
             records = self.feed.records(stale)
-        if not (provider_states.have_ancestors(forest, many) and self._has_ancestors(records)):
+        if not (bulk.have_ancestors(forest, states) and self._has_ancestors(records)):
             return False
         # Names come after providers, which may refer to names that are newer than the look.
-        if look.names_changed or not self._can_name(many, records):
-            with self.feed.session(look.horizon) as connection:
+        if batch.names_changed or not self._can_name(states, records):
+            with self.feed.session(batch.horizon) as connection:
                 self._names = names.load(connection)
-        provider_states.apply(forest, *many)
+        bulk.apply(forest, *states)
         forest.apply(records)
+        if self._changed_nodes is not None:
+            fresh, of_nodes = set(stale), (row for row in batch.changed if row.cluster_id is not None)
+            self._changed_nodes.update(row.root_id or row.id for row in of_nodes if row.id in fresh)
         # Removals are last, as providers below a deleted one have moved away before.
-        for id_ in look.deleted:
+        for id_ in batch.deleted:
             forest.remove(id_)
         return True
 
@@ -240,7 +200,7 @@ class ForestKeeper(Follower):
             for other in (record.row.root_id, record.row.parent_id or record.row.root_id)
         )
 
-    def _can_name(self, many: list[ProviderStates], records: list[ProviderRecord]) -> bool:
+    def _can_name(self, states: list[ProviderStates], records: list[ProviderRecord]) -> bool:
         """Return whether every class and trait that was read has a name."""
         assert self._names is not None
         classes, traits = self._names.classes, self._names.traits
@@ -249,8 +209,85 @@ class ForestKeeper(Follower):
             for record in records
         ) and all(
             classes.keys() >= each.class_ids and all(ids <= traits.keys() for ids, _ in each.traits)
-            for each in many
+            for each in states
         )
+
+
+# The scope of callers that are bound to clusters: the trees, aggregates, groups and consumers they see.
+#
+# The clusters are in `engine.domain.request_scope`. For all other callers each function returns what it is
+# given.
+
+
+def homes_of(database: Database) -> frozenset[int] | None:
+    """Return the ids of the aggregates with the trees that may be seen, None for all trees."""
+    names = request_scope.visible_clusters()
+    if names is None:
+        return None
+    if not names:
+        return frozenset()
+    with database.read() as connection:
+        return clusters.aggregates_of(connection, names)
+
+
+def require_cluster(connection: Executor, name: str | None) -> None:
+    """Raise BadRequest for a cluster that is unknown, Forbidden for none unless everything may be seen."""
+    if name is None:
+        request_scope.require_everything()
+    elif clusters.find(connection, name) is None:
+        raise errors.BadRequest(
+            clusters.none_found(connection, name),
+            place=errors.parameter("cluster"),
+            value=name,
+            known=errors.NamesOf(errors.NameKind.CLUSTER),
+        )
+
+
+def visible_aggregates(forest: Forest, ids: Mapping[str, int]) -> Mapping[str, int]:
+    """Return the aggregates, id by uuid, that some provider of the forest is in.
+
+    To a bound caller an aggregate of another cluster is one that never had a member.
+    """
+    if request_scope.visible_clusters() is None:
+        return ids
+    return {uuid: id_ for uuid, id_ in ids.items() if len(forest.aggregates.rows_with((id_,), forest.count))}
+
+
+def stored_group(name: str) -> str:
+    """Return the name under which a group of consumers is stored, at most 255 characters.
+
+    Groups of bound callers are by cluster and name. Both go in as a SHA-256, as a name may have 255
+    characters itself.
+    """
+    names = request_scope.visible_clusters()
+    if names is None:
+        return name
+    return f"of-clusters:{hashlib.sha256('/'.join([*sorted(names), name]).encode()).hexdigest()}"
+
+
+def hidden_consumers(held: Mapping[str, Mapping[str, object]], forest: Callable[[], Forest]) -> set[str]:
+    """Return the consumers that may not be seen; `held` is what each holds, by provider uuid.
+
+    A bound caller sees a consumer that holds something, all of it in the forest that it sees. A consumer on a
+    shared pool of the cluster and on a host of another cluster is hidden.
+    """
+    if request_scope.visible_clusters() is None or not held:
+        return set()
+    row = cache(forest().row_of_uuid)
+    return {uuid for uuid, on in held.items() if not on or any(row(provider) < 0 for provider in on)}
+
+
+def refusal(consumer_uuid: str, conflict: errors.Conflict) -> errors.Conflict:
+    """Return why a consumer may not claim; a bound caller gets one answer for all reasons, `taken`."""
+    return conflict if request_scope.visible_clusters() is None else taken(consumer_uuid)
+
+
+def taken(consumer_uuid: str) -> errors.Conflict:
+    """Return the refusal of a consumer that holds something else, here or elsewhere."""
+    return errors.Conflict(
+        f"{consumer_uuid} already holds something else than the query asks for",
+        place=errors.BODY / "consumer_uuid",
+    )
 
 
 # Request groups by ids: the names of classes, traits and aggregates looked up.
@@ -259,39 +296,48 @@ class ForestKeeper(Follower):
 NO_AGGREGATE = -1
 """The id of no aggregate, which stands for aggregates that never had a member."""
 # Amounts beyond this fit nowhere and need not be distinguished.
-_LARGEST_AMOUNT = 2**60
+_LARGEST_ASKED = 2**60
 
 
 def resolve_group(
-    known: Names, group: RequestGroup, aggregates: Mapping[str, int], prefix: str = ""
+    known_names: Names, group: RequestGroup, aggregates: Mapping[str, int], prefix: str = ""
 ) -> GroupQuery:
-    """Return a request group by ids. Raises BadRequest naming what does not exist."""
+    """Return a request group by ids. Raises BadRequest with the name that does not exist."""
     for name in group.resources:
-        if name not in known.class_ids:
-            raise BadRequest(f"Invalid resource class in resources parameter: No such resource class {name}.")
+        if name not in known_names.class_ids:
+            raise errors.BadRequest(
+                f"Invalid resource class in resources parameter: No such resource class {name}.",
+                value=name,
+                known=errors.NamesOf(errors.NameKind.RESOURCE_CLASS),
+            )
     return GroupQuery(
         suffix=group.suffix,
         resources=tuple(
-            (known.class_ids[name], min(amount, _LARGEST_AMOUNT)) for name, amount in group.resources.items()
+            (known_names.class_ids[name], min(amount, _LARGEST_ASKED))
+            for name, amount in group.resources.items()
         ),
-        required=tuple(trait_set(known, any_of, prefix) for any_of in group.required),
-        forbidden=trait_set(known, group.forbidden, prefix),
+        required=tuple(trait_set(known_names, any_of, prefix) for any_of in group.required),
+        forbidden=trait_set(known_names, group.forbidden, prefix),
         member_of=aggregate_sets(aggregates, group.member_of),
         forbidden_aggregates=frozenset(
             aggregates[uuid] for uuid in group.forbidden_aggregates if uuid in aggregates
         ),
         in_tree=group.in_tree,
-        split=frozenset(known.class_ids[name] for name in group.split),
+        split=frozenset(known_names.class_ids[name] for name in group.split),
         split_rule=group.split_rule,
     )
 
 
-def trait_set(known: Names, traits: Iterable[str], prefix: str = "") -> frozenset[int]:
+def trait_set(known_names: Names, traits: Iterable[str], prefix: str = "") -> frozenset[int]:
     """Return the ids of traits. Raises BadRequest naming the traits that do not exist."""
-    unknown = sorted(trait for trait in traits if trait not in known.trait_ids)
+    unknown = sorted(trait for trait in traits if trait not in known_names.trait_ids)
     if unknown:
-        raise BadRequest(f"{prefix}No such trait(s): {', '.join(unknown)}.")
-    return frozenset(known.trait_ids[trait] for trait in traits)
+        raise errors.BadRequest(
+            f"{prefix}No such trait(s): {', '.join(unknown)}.",
+            value=unknown[0],
+            known=errors.NamesOf(errors.NameKind.TRAIT),
+        )
+    return frozenset(known_names.trait_ids[trait] for trait in traits)
 
 
 def aggregates_of(group: RequestGroup) -> tuple[frozenset[str], ...]:

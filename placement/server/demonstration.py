@@ -8,13 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from placement.allocations.candidates import SearchSettings
+from placement.allocations.claims import Claims
 from placement.common.documents import node_manifests, parse_yaml
 from placement.common.secrets import shown
+from placement.engine.domain.claims import ConsumerClaim
 from placement.engine.domain.errors import PlacementError
-from placement.engine.domain.inventories import ConsumerClaim, Inventory
+from placement.engine.domain.inventories import Inventory
+from placement.http.registry import Registry
+from placement.pods.services.clusters import Clusters
+from placement.pods.services.nodes import NodeImports
+from placement.pods.services.pods import Pods
+from placement.pods.services.reservations import Reservations
+from placement.providers.inventories import Inventories
+from placement.providers.service import ProviderMemberships, Providers, Traits
 from placement.providers.statements.names import SHARING_TRAIT
 from placement.server.settings import DEMONSTRATION
-from placement.use_cases import UseCases
+from placement.wiring import opened
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -27,27 +36,27 @@ def examples() -> Path:
 
 def load_into_empty(connection: str) -> None:
     """Load all example clusters unless the database holds providers already."""
-    with UseCases.opened(connection, SearchSettings()) as use_cases:
-        if not use_cases.providers.is_empty():
+    with opened(connection, SearchSettings()) as registry:
+        if not registry[Providers].is_empty():
             return
         for directory in sorted(path for path in examples().iterdir() if path.is_dir()):
-            _load_cluster(use_cases, directory)
+            _load_cluster(registry, directory)
 
 
-def _load_cluster(use_cases: UseCases, directory: Path) -> None:
+def _load_cluster(registry: Registry, directory: Path) -> None:
     settings = _document(directory / "cluster.yaml")
     name = settings.pop("name")
-    use_cases.clusters.put(name, settings)
+    registry[Clusters].put(name, settings)
     nodes = {
         path.stem: node_manifests(parse_yaml(path.read_bytes()))
         for path in sorted((directory / "nodes").glob("*.yaml"))
     }
     for node, manifests in nodes.items():
-        use_cases.nodes.put(name, node, *manifests)
+        registry[NodeImports].put(name, node, *manifests)
     beside = _document(directory / "placement.yaml")
-    _load_providers(use_cases, beside["resource_providers"], use_cases.clusters.get(name).aggregate_uuid)
+    _load_providers(registry, beside["resource_providers"], registry[Clusters].get(name).aggregate_uuid)
     for consumer in beside["allocations"]:
-        named = use_cases.providers.uuids_of(consumer["allocations"])
+        named = registry[Providers].uuids_of(consumer["allocations"])
         claim = ConsumerClaim(
             consumer_uuid=consumer["consumer_uuid"],
             resources={named[key]: amounts for key, amounts in consumer["allocations"].items()},
@@ -56,14 +65,14 @@ def _load_cluster(use_cases: UseCases, directory: Path) -> None:
             generation=None,
             consumer_type=consumer["consumer_type"],
         )
-        use_cases.claims.replace([claim])
+        registry[Claims].put([claim], is_counted=False)
     print(f"Loaded the example cluster {name}: {_summary(nodes, beside)}.")
     pods = directory / "pods.yaml"
     if pods.is_file():
-        print(f"  {_load_pods(use_cases, name, parse_yaml(pods.read_bytes()))}.")
+        print(f"  {_load_pods(registry, name, parse_yaml(pods.read_bytes()))}.")
     changes = directory / "changes.yaml"
     for node, change in (_document(changes) if changes.is_file() else {}).items():
-        use_cases.nodes.put(name, node, _merged(nodes[node].node, change), nodes[node].topology)
+        registry[NodeImports].put(name, node, _merged(nodes[node].node, change), nodes[node].topology)
 
 
 def _summary(nodes: Collection[str], beside: Mapping[str, Any]) -> str:
@@ -77,28 +86,28 @@ def _summary(nodes: Collection[str], beside: Mapping[str, Any]) -> str:
     )
 
 
-def _load_providers(use_cases: UseCases, providers: Iterable[Mapping[str, Any]], aggregate: str) -> None:
+def _load_providers(registry: Registry, providers: Iterable[Mapping[str, Any]], aggregate: str) -> None:
     uuids: dict[str, str] = {}
     for provider in providers:
         uuid, traits, parent = provider["uuid"], provider.get("traits", []), provider.get("parent")
         uuids[provider["name"]] = uuid
-        use_cases.providers.create(uuid, provider["name"], uuids[parent] if parent else None)
+        registry[Providers].create(uuid, provider["name"], uuids[parent] if parent else None)
         inventories = {kind: Inventory(**record) for kind, record in provider["inventories"].items()}
-        use_cases.inventories.replace_all(uuid, 0, inventories, zero_capacity=True)
+        registry[Inventories].replace_all(uuid, 0, inventories, zero_capacity=True)
         for trait in traits:
-            use_cases.traits.create(trait)
-        use_cases.memberships.replace_traits(uuid, traits, 1)
+            registry[Traits].create(trait)
+        registry[ProviderMemberships].replace_traits(uuid, traits, 1)
         if provider.get("in_cluster"):
-            use_cases.memberships.replace_aggregates(uuid, [aggregate], 2)
+            registry[ProviderMemberships].replace_aggregates(uuid, [aggregate], 2)
 
 
-def _load_pods(use_cases: UseCases, cluster: str, documents: Sequence[Mapping[str, Any]]) -> str:
+def _load_pods(registry: Registry, cluster: str, documents: Sequence[Mapping[str, Any]]) -> str:
     """Place the reservations, then the pods; return how many. Raises PlacementError for a refused one."""
     reservations = [each for each in documents if each["kind"] == "Reservation"]
     for each in reservations:
-        use_cases.reservations.put(cluster, each["metadata"]["name"], each)
+        registry[Reservations].put(cluster, each["metadata"]["name"], each)
     pods = [each for each in documents if each["kind"] == "Pod"]
-    for outcome in use_cases.pods.put_all(cluster, pods):
+    for outcome in registry[Pods].put_all(cluster, pods):
         if isinstance(outcome, PlacementError):
             raise outcome
     kept = f" and {len(reservations)} reservations" if reservations else ""
@@ -138,11 +147,11 @@ Paste these into another terminal, as often as you like. First, to find the comm
 
    placement candidates {request} limit=2 -c '#' -c Provider -c Amounts
 
-2. Let a consumer of your own have the first of these:
+2. Claim the first of these for a consumer of your own:
 
    placement claim --consumer {consumer} --project demo {request}
 
-3. What of node edge-01 is used now, core by core?
+3. Which cores of node edge-01 are in use now?
 
    placement node show edge edge-01
 
@@ -171,7 +180,7 @@ def greet(host: str, port: int, connection: str, *, with_examples: bool, encrypt
     """Print the address and, with the examples, calls to paste; repeating them changes nothing more."""
     scheme = "https" if encrypted else "http"
     address = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
-    anew = "; rm -r var begins anew" if connection == DEMONSTRATION else ""
+    anew = "; `rm -r var` starts afresh" if connection == DEMONSTRATION else ""
     print(_GREETING.format(address=address, connection=shown(connection), anew=anew), flush=True)
     if with_examples:
         calls = {"request": " ".join(_REQUEST), "query": "&".join(_REQUEST), "consumer": _CONSUMER}

@@ -15,11 +15,13 @@ from oslo_config import cfg
 from placement.common.secrets import is_open_to_others
 from placement.engine.domain.errors import PlacementError
 from placement.http import policy_files
-from placement.http.auth import Keystone, TokenEntry
-from placement.http.keystone import ANSWER_SECONDS, NotSignedIn, TokenMiddleware
 from placement.http.policy_files import PolicyRules
+from placement.http.strategies.keystone import Keystone
+from placement.http.strategies.token_middleware import ANSWER_SECONDS, NotSignedIn, TokenMiddleware
+from placement.http.strategies.tokens import TokenEntry
 from placement.http.worker.tls import TlsFiles
 from placement.server import schema, settings
+from placement.server.configuration_files import default_files
 from placement.server.preparation import CALLERS, DATABASE, OPTIONS, RULES, TLS, examine
 from placement.storage import schema as versions
 from placement.storage.database import Database
@@ -31,7 +33,7 @@ _EXPIRES_SOON_DAYS = 30
 _CLOCKS_DIFFER_SECONDS = 2.0
 
 
-class Finding(NamedTuple):
+class SettingFinding(NamedTuple):
     """A sentence on one subject, and how bad that is: OK, WARNING or ERROR."""
 
     severity: str
@@ -39,18 +41,20 @@ class Finding(NamedTuple):
     sentence: str
 
 
-def findings() -> Iterator[Finding]:
+def findings() -> Iterator[SettingFinding]:
     """Yield what is well and what is wrong. Raises PlacementError for a file that is no configuration."""
     loaded, results, problems = examine()
     for subject, sentence in problems:
-        yield Finding(ERROR, subject, sentence.removeprefix(f"{subject}: "))
+        yield SettingFinding(ERROR, subject, sentence.removeprefix(f"{subject}: "))
     if OPTIONS not in dict(problems):
-        files = ", ".join(settings.configuration_files()) or "no file; the environment and defaults"
-        yield Finding(OK, OPTIONS, files)
-    yield from (Finding(WARNING, OPTIONS, sentence) for sentence in settings.ignored_options())
+        files = ", ".join(default_files()) or "no file; the environment and defaults"
+        yield SettingFinding(OK, OPTIONS, files)
+    yield from (SettingFinding(WARNING, OPTIONS, sentence) for sentence in settings.ignored_options())
     for subject, describe in _DESCRIPTIONS.items():
         if subject in results:
-            yield from (Finding(each, subject, text) for each, text in describe(loaded, results[subject]))
+            yield from (
+                SettingFinding(each, subject, text) for each, text in describe(loaded, results[subject])
+            )
     yield from _open_secrets(loaded)
     if isinstance(results.get(CALLERS), Keystone):
         yield from _of_identity(results[CALLERS].middleware)
@@ -122,65 +126,67 @@ def _expiry(files: TlsFiles) -> float:
     return ssl.cert_time_to_seconds(certificate["notAfter"])
 
 
-def _open_secrets(loaded: cfg.ConfigOpts) -> Iterator[Finding]:
+def _open_secrets(loaded: cfg.ConfigOpts) -> Iterator[SettingFinding]:
     for file, what in settings.files_with_secrets(loaded):
         if Path(file).is_file() and is_open_to_others(Path(file).stat()):
             sentence = f"{file}: others than its owner may use {what} in it; run `chmod 600` on it"
-            yield Finding(WARNING, "secrets", sentence)
+            yield SettingFinding(WARNING, "secrets", sentence)
 
 
-def _of_identity(middleware: TokenMiddleware) -> Iterator[Finding]:
+def _of_identity(middleware: TokenMiddleware) -> Iterator[SettingFinding]:
     """Yield whether Identity lets the service sign in, and each memcached of its tokens that is silent."""
     try:
         middleware.sign_in(ANSWER_SECONDS)
-        yield Finding(OK, IDENTITY, f"signed in at {middleware.address}")
+        yield SettingFinding(OK, IDENTITY, f"signed in at {middleware.address}")
     except NotSignedIn as error:
-        yield Finding(ERROR, IDENTITY, str(error))
+        yield SettingFinding(ERROR, IDENTITY, str(error))
     silent = list(middleware.silent_caches())
     for server in silent:
         sentence = f"{server} does not answer; Identity is then asked about each token that is not remembered"
-        yield Finding(WARNING, MEMCACHED, sentence)
+        yield SettingFinding(WARNING, MEMCACHED, sentence)
     if middleware.caches and not silent:
-        yield Finding(OK, MEMCACHED, f"{', '.join(middleware.caches)} answers")
+        yield SettingFinding(OK, MEMCACHED, f"{', '.join(middleware.caches)} answers")
 
 
-def _of_database(connection: str) -> Iterator[Finding]:
+def _of_database(connection: str) -> Iterator[SettingFinding]:
     try:
         with schema.opened(connection) as database:
             if not database.backend.exists():
                 yield _of_new_file(database)
                 return
             version = versions.version(database)
-            yield Finding(OK, DATABASE, database.where)
+            yield SettingFinding(OK, DATABASE, database.where)
             yield _of_schema(database, version)
             yield from _of_clock(database)
     except PlacementError as error:
-        yield Finding(ERROR, DATABASE, str(error))
+        yield SettingFinding(ERROR, DATABASE, str(error))
 
 
-def _of_new_file(database: Database) -> Finding:
+def _of_new_file(database: Database) -> SettingFinding:
     parents = Path(str(database.engine.url.database)).resolve().parents
     folder = next(each for each in parents if each.exists())
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
-        return Finding(ERROR, DATABASE, f"{database.where}: {folder} cannot be written")
-    return Finding(WARNING, DATABASE, f"{database.where}: it is made when the service starts")
+        return SettingFinding(ERROR, DATABASE, f"{database.where}: {folder} cannot be written")
+    return SettingFinding(WARNING, DATABASE, f"{database.where}: it is made when the service starts")
 
 
-def _of_schema(database: Database, version: str | None) -> Finding:
+def _of_schema(database: Database, version: str | None) -> SettingFinding:
     newest = versions.newest(database)
     if database.backend.is_embedded and version != newest and not versions.is_newer(database):
-        return Finding(OK, "schema", f"version {version}; the start of the service brings it to {newest}")
+        return SettingFinding(
+            OK, "schema", f"version {version}; the start of the service brings it to {newest}"
+        )
     try:
         schema.require(database)
     except schema.SchemaOutdated as error:
-        return Finding(ERROR, "schema", str(error))
-    return Finding(OK, "schema", f"version {version}")
+        return SettingFinding(ERROR, "schema", str(error))
+    return SettingFinding(OK, "schema", f"version {version}")
 
 
-def _of_clock(database: Database) -> Iterator[Finding]:
+def _of_clock(database: Database) -> Iterator[SettingFinding]:
     """Yield how far the clock of the database is from the one here; an embedded one has no clock."""
     if database.backend.is_embedded:
         return
     apart = database.seconds_apart()
     severity = WARNING if abs(apart) > _CLOCKS_DIFFER_SECONDS else OK
-    yield Finding(severity, "clock", f"the database is {apart:+.1f} s from this machine")
+    yield SettingFinding(severity, "clock", f"the database is {apart:+.1f} s from this machine")

@@ -13,8 +13,8 @@ from prettytable import PrettyTable
 from placement import DISTRIBUTION
 from placement.engine.domain.errors import PlacementError
 from placement.server import schema, settings
-from placement.server.commands import tell
 from placement.server.online_migrations import MigrationBatch, OnlineMigrations, owner_of
+from placement.server.schema_commands import tell
 
 _BATCH = 50
 _NOTHING_LEFT, _SOMETHING_DONE, _STUCK, _BAD_COUNT = 0, 1, 2, 127
@@ -86,28 +86,43 @@ def _online_data_migrations(parsed: argparse.Namespace, loaded: cfg.ConfigOpts) 
         return _BAD_COUNT
     if count is None:
         print(f"Running batches of {_BATCH} until complete")
-    most = _BATCH if count is None else int(count[:9])
-    latest: list[MigrationBatch] = []
+    runs, error = _run_batches(loaded, None if count is None else int(count[:9]))
+    if error is not None:
+        print(f"placement-manage: {error}", file=sys.stderr)
+    _print_totals(runs)
+    latest = runs[-1] if runs else []
+    if any(batch.completed for batch in latest):
+        return _NOTHING_LEFT if count is None else _SOMETHING_DONE
+    is_left = error is not None or any(batch.found > batch.completed for batch in latest)
+    return _STUCK if is_left else _NOTHING_LEFT
+
+
+def _run_batches(
+    loaded: cfg.ConfigOpts, most: int | None
+) -> tuple[list[list[MigrationBatch]], PlacementError | None]:
+    """Run batches until one completes nothing, or a single one of `most` rows.
+
+    Return the batches of each run, and the error that ended them, if one did.
+    """
+    runs: list[list[MigrationBatch]] = []
+    try:
+        while not runs or (most is None and any(batch.completed for batch in runs[-1])):
+            runs.append(online_migrations(loaded).run(most or _BATCH))
+    except PlacementError as error:
+        return runs, error
+    return runs, None
+
+
+def _print_totals(runs: Sequence[Sequence[MigrationBatch]]) -> None:
+    """Print how many rows each migration found, and how many it completed."""
     totals: dict[str, list[int]] = {}
-    failed = False
-    while not totals or (count is None and any(batch.completed for batch in latest)):
-        try:
-            latest = online_migrations(loaded).run(most)
-        except PlacementError as error:
-            print(f"placement-manage: {error}", file=sys.stderr)
-            failed = True
-            break
-        for batch in latest:
-            total = totals.setdefault(batch.name, [0, 0])
-            total[0] += batch.found
-            total[1] += batch.completed
+    for batch in (batch for run in runs for batch in run):
+        total = totals.setdefault(batch.name, [0, 0])
+        total[0] += batch.found
+        total[1] += batch.completed
     table = PrettyTable(["Migration", "Total Found", "Completed"])
     table.add_rows([[name, *total] for name, total in sorted(totals.items())])
     print(table)
-    done = any(batch.completed for batch in latest)
-    if (failed or any(batch.found > batch.completed for batch in latest)) and not done:
-        return _STUCK
-    return _SOMETHING_DONE if count is not None and done else _NOTHING_LEFT
 
 
 if __name__ == "__main__":

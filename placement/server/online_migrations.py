@@ -14,6 +14,52 @@ from placement.providers.statements import names
 from placement.storage import tables
 from placement.storage.database import Database, Executor, Transaction, run_in_transaction
 
+SET_ROOTS, CREATE_CONSUMERS = "set_root_provider_ids", "create_incomplete_consumers"
+
+
+class OnlineMigrations:
+    """The migrations, which complete rows in batches, and find none once all are complete."""
+
+    def __init__(self, database: Database, owner: MigrationOwner) -> None:
+        self._database = database
+        # By name: what counts the rows, and what completes some of them.
+        self._all: dict[str, tuple[Callable[[Executor], int], Callable[..., int]]] = {
+            SET_ROOTS: (_count_rootless, _set_roots),
+            CREATE_CONSUMERS: (_count_orphans, partial(create_consumers, owner=owner)),
+        }
+
+    def count(self, name: str) -> int:
+        """Return how many rows a migration has to complete. Raises Unavailable."""
+        with self._database.read() as connection:
+            return self._all[name][0](connection)
+
+    def run(self, most: int) -> list[MigrationBatch]:
+        """Run one batch of at most `most` rows, over all migrations together. Raises Unavailable."""
+        batches: list[MigrationBatch] = []
+        for name, (_, complete) in self._all.items():
+            found = min(self.count(name), most - sum(batch.completed for batch in batches))
+            work = partial(self._complete, name, partial(complete, most=found))
+            batches.append(
+                MigrationBatch(name, found, run_in_transaction(self._database, work) if found else 0)
+            )
+        return batches
+
+    def _complete(self, name: str, complete: Callable[[Transaction], int], transaction: Transaction) -> int:
+        """Complete a batch and return how many rows that were; one audit record covers all of them."""
+        completed = complete(transaction)
+        if completed:
+            transaction.record(Action.UPDATE, TargetKind.DATABASE, name, after={"completed": completed})
+        return completed
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationBatch:
+    """The numbers of rows that one migration found in one go, and completed."""
+
+    name: str
+    found: int
+    completed: int
+
 
 @dataclass(frozen=True, slots=True)
 class MigrationOwner:
@@ -29,10 +75,6 @@ def owner_of(settings: cfg.ConfigOpts) -> MigrationOwner:
     return MigrationOwner(options.incomplete_consumer_project_id, options.incomplete_consumer_user_id)
 
 
-# Statements that bring old rows up to what the code relies on, a batch at a time.
-
-
-SET_ROOTS, CREATE_CONSUMERS = "set_root_provider_ids", "create_incomplete_consumers"
 _providers = tables.providers
 _parent = tables.providers.alias("parent")
 _allocations = tables.allocations
@@ -66,7 +108,6 @@ _cluster_of = sa.union(
 
 
 def _count_rootless(connection: Executor) -> int:
-    """Return how many providers lack the id of their root."""
     statement = sa.select(sa.func.count()).where(_providers.c.root_provider_id.is_(None))
     return int(connection.execute(statement).scalar_one())
 
@@ -114,47 +155,3 @@ def create_consumers(transaction: Transaction, most: int, owner: MigrationOwner)
     ]
     transaction.execute(transaction.insert_or_ignore(_consumers), rows)
     return len(missing)
-
-
-@dataclass(frozen=True, slots=True)
-class MigrationBatch:
-    """The numbers of rows that one migration found in one go, and completed."""
-
-    name: str
-    found: int
-    completed: int
-
-
-class OnlineMigrations:
-    """The migrations, which complete rows in batches, and find none once all are complete."""
-
-    def __init__(self, database: Database, owner: MigrationOwner) -> None:
-        self._database = database
-        # By name: what counts the rows, and what completes some of them.
-        self._all: dict[str, tuple[Callable[[Executor], int], Callable[..., int]]] = {
-            SET_ROOTS: (_count_rootless, _set_roots),
-            CREATE_CONSUMERS: (_count_orphans, partial(create_consumers, owner=owner)),
-        }
-
-    def count(self, name: str) -> int:
-        """Return how many rows a migration has to complete. Raises Unavailable."""
-        with self._database.read() as connection:
-            return self._all[name][0](connection)
-
-    def run(self, most: int) -> list[MigrationBatch]:
-        """Run one batch of at most `most` rows, over all migrations together. Raises Unavailable."""
-        batches: list[MigrationBatch] = []
-        for name, (_, complete) in self._all.items():
-            found = min(self.count(name), most - sum(batch.completed for batch in batches))
-            work = partial(self._complete, name, partial(complete, most=found))
-            batches.append(
-                MigrationBatch(name, found, run_in_transaction(self._database, work) if found else 0)
-            )
-        return batches
-
-    def _complete(self, name: str, complete: Callable[[Transaction], int], transaction: Transaction) -> int:
-        """Complete a batch and return how many rows that were; one audit record covers all of them."""
-        completed = complete(transaction)
-        if completed:
-            transaction.record(Action.UPDATE, TargetKind.DATABASE, name, after={"completed": completed})
-        return completed

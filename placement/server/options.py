@@ -6,10 +6,10 @@ sample lists the ones that matter most.
 
 from __future__ import annotations
 
-from oslo_config import cfg
+from oslo_config import cfg, types
 
 from placement.engine.domain.audit import KEPT_DAYS
-from placement.engine.domain.inventories import UNKNOWN_OWNER
+from placement.engine.domain.claims import UNKNOWN_OWNER
 from placement.http.worker.lanes import WorkerLimits
 
 DEFAULT = [
@@ -32,7 +32,7 @@ API = [
     cfg.BoolOpt(
         "allow_remote_noauth",
         default=False,
-        help="With noauth2, believe callers on other machines and behind proxies, too.",
+        help="With noauth2, also believe callers on other machines and behind proxies.",
     ),
     cfg.StrOpt(
         "tokens_file",
@@ -49,9 +49,9 @@ API = [
         "request_timeout",
         default=30,
         min=1,
-        help="Seconds within which a request is answered, also if it has to be given up: 3 seconds earlier, "
-        "or at half the time if that is later, one that still waits for its turn is answered 503 and not "
-        "carried out, and one that waits for the database no longer waits.",
+        help="Seconds within which a request is answered. It is given up 3 seconds earlier, or at half the "
+        "time if that is later. If it still waits for its turn, it gets 503 and is not carried out. If it "
+        "waits for the database, the wait ends.",
     ),
     cfg.IntOpt(
         "max_requests_per_caller",
@@ -100,7 +100,7 @@ DATABASE = [
         "max_overflow",
         default=WorkerLimits().connections - _POOL_SIZE,
         min=0,
-        help="Connections opened beyond the pool under load. With less, all together, than the default, "
+        help="Connections opened beyond the pool under load. With fewer than the default in all, "
         "threads of a process wait for each other's connections.",
     ),
     cfg.IntOpt("pool_timeout", default=10, min=1, help="Seconds to wait for a connection before a 503."),
@@ -116,7 +116,7 @@ DATABASE = [
         default=0,
         min=0,
         max=100,
-        help="What to log of SQL: 0 nothing, from 50 on statements, 100 results as well.",
+        help="How much SQL to log: 0 nothing, from 50 on statements, 100 results as well.",
     ),
     cfg.BoolOpt(
         "connection_trace",
@@ -152,7 +152,7 @@ PLACEMENT = [
             ("breadth-first", "one candidate per tree in turn, so a cut answer spreads over the trees"),
             ("depth-first", "all candidates of a tree before the next"),
         ],
-        help="In which order candidates are generated.",
+        help="The order of generated candidates.",
     ),
     cfg.IntOpt(
         "allocation_conflict_retry_count",
@@ -175,7 +175,7 @@ SCORING: list[cfg.Opt] = [
     cfg.StrOpt(
         "order_by",
         default="none",
-        help="Which candidates come first unless a query or its cluster says: none, pack, spread, "
+        help="The order of candidates, unless a query or its cluster has one: none, pack, spread, "
         "the name of a strategy, a strategy or a list of strategies as JSON, or a kube-scheduler "
         "configuration as JSON; see docs/scoring.md.",
     ),
@@ -184,7 +184,7 @@ KUBERNETES: list[cfg.Opt] = [
     cfg.StrOpt(
         "kubeconfig",
         help="How the scheduler extender reaches the API servers that it binds pods in: a kubeconfig with a "
-        "context for each cluster, called like the cluster. Install the extra `kubernetes`. Without it and "
+        "context for each cluster, named after the cluster. Install the extra `kubernetes`. Without it and "
         "own_cluster the extender filters and prioritizes, but does not bind.",
     ),
     cfg.StrOpt(
@@ -197,8 +197,8 @@ CLUSTERS: list[cfg.Opt] = [
     cfg.ListOpt(
         "resource_prefixes",
         default=[],
-        help="Prefixes of the names of extended resources, as in `nvidia.com/,koordinator.sh/`, that imports "
-        "of nodes may make resource classes of. Other extended resources of a node are left out, with a "
+        help="Prefixes of the names of extended resources, as in `nvidia.com/,koordinator.sh/`, for which "
+        "imports of nodes may make resource classes. Other extended resources of a node are left out, with a "
         "remark. Empty: any resource.",
     ),
 ]
@@ -233,6 +233,16 @@ CAPACITY: list[cfg.Opt] = [
         "Repeatable.",
     ),
 ]
+PLANNING: list[cfg.Opt] = [
+    cfg.ListOpt(
+        "purpose",
+        default=[],
+        item_type=types.String(regex="^[A-Z0-9_]{1,255}$"),
+        help="Traits of hosts that are kept for what needs them. Plans send a consumer to a host with one of "
+        "these traits only where no other host takes it with as few moves, unless its request asks for "
+        "the trait. Hosts with devices that it does not use come last anyway.",
+    ),
+]
 AUDIT: list[cfg.Opt] = [
     cfg.BoolOpt(
         "enabled",
@@ -264,6 +274,7 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "clusters": CLUSTERS,
     "metrics": METRICS,
     "capacity": CAPACITY,
+    "planning": PLANNING,
     "audit": AUDIT,
     "ssl": SSL,
     "workarounds": WORKAROUNDS,

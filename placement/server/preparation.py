@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 from oslo_config import cfg
 
 from placement.allocations.orders import order_of
-from placement.engine.domain.errors import PlacementError
-from placement.http import auth, policy_files
-from placement.http.auth import NO_FILE, BadTokens, Keystone, TokenEntry
-from placement.http.context import Misconfigured
+from placement.engine.domain.errors import PlacementError, RequestPlace
+from placement.http import policy_files
+from placement.http.errors import Misconfigured
+from placement.http.strategies import tokens
+from placement.http.strategies.keystone import Keystone
+from placement.http.strategies.tokens import NO_FILE, BadTokens, TokenEntry
 from placement.planning.routes import watched
 from placement.server import settings
 from placement.server.settings import ConfigurationErrors
@@ -31,7 +33,7 @@ def _callers(loaded: cfg.ConfigOpts) -> Sequence[TokenEntry] | Keystone:
         return ()
     if not loaded.api.tokens_file:
         raise BadTokens(NO_FILE)
-    return auth.read(Path(loaded.api.tokens_file))
+    return tokens.read(Path(loaded.api.tokens_file))
 
 
 def _logging(loaded: cfg.ConfigOpts) -> None:
@@ -45,7 +47,7 @@ _SUBJECTS: Mapping[str, Callable[[cfg.ConfigOpts], Any]] = {
     RULES: partial(policy_files.read, may_withdraw=True),
     DATABASE: settings.connection_of,
     TLS: settings.tls_of,
-    "scoring": lambda loaded: order_of(loaded.scoring.order_by, "[scoring] order_by"),
+    "scoring": lambda loaded: order_of(loaded.scoring.order_by, RequestPlace("[scoring] order_by")),
     "capacity": lambda loaded: watched(loaded.capacity.watch),
     "logging": _logging,
 }
@@ -84,7 +86,7 @@ def prepare() -> cfg.ConfigOpts:
     if problems:
         raise ConfigurationErrors([sentence for _, sentence in problems])
     if loaded.api.auth_strategy == "token":
-        auth.prepared[Path(loaded.api.tokens_file)] = results[CALLERS]
+        tokens.prepared[Path(loaded.api.tokens_file)] = results[CALLERS]
     if policy_files.prepared:
         policy_files.note(results[RULES], policy_files.prepared[0])
     policy_files.prepared[:] = [results[RULES]]

@@ -1,9 +1,11 @@
-"""The gunicorn master of this service, and its workers."""
+"""The gunicorn master of this service, and its workers.
+
+The master says so when it serves, ends if it cannot, and reloads without a gap.
+"""
 
 from __future__ import annotations
 
 import ctypes
-import errno
 import http.client
 import logging
 import os
@@ -13,8 +15,6 @@ import ssl
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import gunicorn.arbiter
@@ -28,12 +28,9 @@ from placement.engine.domain.errors import PlacementError
 from placement.http.worker.lanes import WorkerLimits
 from placement.http.worker.tls import Tls
 from placement.metrics.sharing import forget
+from placement.server.ports import BACKLOG
 
 LOG = logging.getLogger(__name__)
-
-# The gunicorn master: says so when it serves, ends if it cannot, and reloads without a gap.
-
-
 _STARTS_WITHIN_SECONDS = 120
 _LOOK_EVERY_SECONDS = 0.05
 _STOPS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGQUIT})
@@ -156,16 +153,10 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
 
 _GRACE_SECONDS = 30
 _WORKER = "placement.http.worker.worker.LaneWorker"
-_BACKLOG = 2048
 _ANSWERS_WITHIN_SECONDS = 30
 _A_TRY_SECONDS = 1
-# Workers of a master that was killed leave within this time.
-_PORT_IS_FREE_WITHIN_SECONDS = 8
 # M_ARENA_MAX of malloc.h.
 _MOST_ARENAS = -8
-_PROC = Path("/proc")
-_LISTENING = "0A"
-_SHOWN_CHARACTERS = 60
 _NOTIFY_VARIABLE = "NOTIFY_SOCKET"
 
 
@@ -196,7 +187,7 @@ class Server(BaseApplication):  # type: ignore[misc]
             "bind": f"fd://{listener.detach()}",
             "workers": workers,
             "worker_class": _WORKER,
-            "backlog": _BACKLOG,
+            "backlog": BACKLOG,
             "keepalive": int(limits.keep_alive_seconds),
             "graceful_timeout": _GRACE_SECONDS,
             "timeout": 120,
@@ -270,57 +261,6 @@ def _await_answer(host: str, port: int, *, encrypted: bool) -> None:
         connection.getresponse().read()
     finally:
         connection.close()
-
-
-def listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens there; waits some seconds if another is leaving. Raises PlacementError."""
-    limit = time.monotonic() + _PORT_IS_FREE_WITHIN_SECONDS
-    while True:
-        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((host, port))
-            listener.listen(_BACKLOG)
-        except OSError as error:
-            listener.close()
-            if error.errno != errno.EADDRINUSE:
-                raise PlacementError(f"--host {host} --port {port}: {error.strerror or error}") from None
-            if time.monotonic() >= limit:
-                program = holder_of(port) or "another program"
-                raise PlacementError(
-                    f"--port: {program} listens on {host}, port {port}; end it, or choose another port with "
-                    "--port 9000, or `make run PORT=9000`"
-                ) from None
-            time.sleep(0.2)
-        else:
-            return listener
-
-
-def holder_of(port: int) -> str | None:
-    """Return the process that listens there, `process 4711 (nginx: master)`; None if it is not found.
-
-    Linux only; `proc` has the columns of proc_net_tcp(5).
-    """
-    lines = []
-    for table in ("tcp", "tcp6"):
-        with suppress(OSError):
-            lines += (_PROC / "net" / table).read_text().splitlines()[1:]
-    columns = [line.split() for line in lines]
-    sockets = {
-        f"socket:[{each[9]}]"
-        for each in columns
-        if each[3] == _LISTENING and int(each[1].rpartition(":")[2], 16) == port
-    }
-    for process in _PROC.glob("[0-9]*") if sockets else ():
-        # Processes end meanwhile, and processes of other users are not shown.
-        with suppress(OSError):
-            if any(os.readlink(file) in sockets for file in (process / "fd").iterdir()):
-                words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                command = words.strip() or (process / "comm").read_text(errors="replace").strip()
-                if len(command) > _SHOWN_CHARACTERS:
-                    command = f"{command[:_SHOWN_CHARACTERS]} ..."
-                return f"process {process.name} ({command})"
-    return None
 
 
 def default_workers() -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from flask import Blueprint, Response, current_app, request
+from flask import Blueprint, Response, request
+from oslo_config import cfg
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
@@ -13,14 +14,16 @@ from placement.common import probes
 from placement.common.microversions import NEWEST, OLDEST
 from placement.common.probes import METRICS
 from placement.engine.domain.errors import Unavailable
+from placement.health import Health
 from placement.http import context
-from placement.http.context import json_response
+from placement.http.answers import json_response
+from placement.http.context import component, service
 from placement.http.credentials import PAGES
 from placement.http.gate import route
 from placement.http.operations import EMPTY, Content, Operation, Parameter, describes, shows
 from placement.http.schemas import dump
 from placement.metrics.sharing import exposition
-from placement.planning.capacity import Watch
+from placement.planning.capacity_watch import Watch
 from placement.providers.fleet import FleetCapacity
 from placement.providers.schemas import StatusSchema, VersionsSchema
 
@@ -52,9 +55,6 @@ def versions() -> Response:
     return answer
 
 
-# /ext/v1/status: which service answers, and to which caller.
-
-
 status_blueprint = Blueprint("status", __name__)
 
 
@@ -63,7 +63,7 @@ status_blueprint = Blueprint("status", __name__)
 )
 def status() -> Response:
     """Return the release, the kind of database, the caller as it is known here, and the checks of health."""
-    answer = dump(StatusSchema, context.current().caller, context=context.use_cases().health)
+    answer = dump(StatusSchema, context.current().caller, context=service(Health))
     return json_response(answer)
 
 
@@ -88,7 +88,7 @@ def health() -> Response:
         request.path,
         request.query_string.decode("latin-1"),
         request.headers.get("Accept", ""),
-        context.use_cases().health.checks,
+        service(Health).checks,
     )
     return Response(probe.body, probe.status, probe.headers)
 
@@ -101,10 +101,10 @@ metrics_blueprint = Blueprint("metrics", __name__)
 # Names and labels are as in openstack-exporter; `hostname` may be a cluster or an aggregate.
 _LABELS = ("hostname", "resourcetype")
 _CAPACITY = {
-    "total": "All there is, reserved amounts included",
-    "reserved": "What is kept back from consumers",
-    "allocation_ratio": "How often what is not reserved may be handed out, weighed over the hosts",
-    "usage": "What consumers hold",
+    "total": "Total amounts, reserved ones included",
+    "reserved": "Amounts that are reserved",
+    "allocation_ratio": "Allocation ratio, weighted over the hosts",
+    "usage": "Amounts that consumers hold",
 }
 
 
@@ -112,10 +112,10 @@ _CAPACITY = {
 @describes(Operation({200: Content([CONTENT_TYPE_PLAIN_0_0_4])}))
 def metrics() -> Response:
     """Return all figures in the text format of Prometheus; needs no token."""
-    settings = current_app.extensions["placement_settings"]
-    shown = _CapacityCollector(context.use_cases().capacity, per_host=settings.metrics.per_host)
-    watched = _WatchCollector(current_app.extensions["placement_watch"])
-    return Response(exposition([shown, watched]), content_type=CONTENT_TYPE_PLAIN_0_0_4)
+    settings = component(cfg.ConfigOpts)
+    capacity_collector = _CapacityCollector(service(FleetCapacity), per_host=settings.metrics.per_host)
+    watch_collector = _WatchCollector(component(Watch))
+    return Response(exposition([capacity_collector, watch_collector]), content_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
 class _WatchCollector:
@@ -137,10 +137,10 @@ class _WatchCollector:
                 ("room_most", "How many more fit at most", labels),
                 (
                     "fragmentation_ratio",
-                    "The share of what is free that would have to be in one place to be of use",
+                    "The share of free amounts that would be usable in one place only",
                     labels,
                 ),
-                ("stranded", "What is free where no more of the kind fit", (*labels, "resourcetype")),
+                ("stranded", "Free amounts where no more of the kind fit", (*labels, "resourcetype")),
             )
         )
         for kind, found in counted.items():

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from placement.engine.domain.errors import PlacementError, Unavailable
 from placement.storage import schema
 from placement.storage.database import Database
-from placement.storage.failures import words_of
+from placement.storage.failures import FailedElsewhere, words_of
 
 
 class SchemaOutdated(PlacementError):
@@ -23,11 +23,15 @@ class SessionsShared(PlacementError):
 def opened(connection: str) -> Iterator[Database]:
     """Open a database for an operator: errors carry the words of the database, and what to do.
 
+    A failure of another database meanwhile stays as it is.
+
     Raises Unavailable; Unreachable only where it may come to answer by itself.
     """
     database = Database(connection, log_failures=False)
     try:
         yield database
+    except FailedElsewhere:
+        raise
     except Unavailable as error:
         kind = Unavailable if database.backend.is_embedded else type(error)
         found = database.diagnose(error.__cause__ or error)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
+import datetime
 import logging
-import os
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from importlib import import_module
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from keystoneauth1 import exceptions, loading
 from oslo_config import cfg
 from oslo_log import log
 from oslo_policy import opts
@@ -23,187 +18,12 @@ from placement.engine.domain.errors import PlacementError
 from placement.http.policy_files import is_set
 from placement.http.worker.lanes import WorkerLimits
 from placement.http.worker.tls import Tls, TlsFiles
-from placement.server import schema
+from placement.server import configuration_files, schema
 from placement.server.options import GROUPS
 from placement.storage.backends.backend import has_accounts
 from placement.storage.database import Database
 from placement.storage.failures import Unreachable
-
-# The options that libraries read from our configuration, so that a slip in one of them is noticed.
-
-
-_KEYSTONE = "keystone_authtoken"
-# The module that lists the options of a group.
-_LISTED_BY = {
-    "DEFAULT": "oslo_log._options",
-    "oslo_policy": "oslo_policy.opts",
-    "cors": "oslo_middleware.opts",
-    "oslo_middleware": "oslo_middleware.opts",
-}
-# Older configurations have it; by now scopes are always enforced.
-_FORMER = {"oslo_policy": [cfg.BoolOpt("enforce_scope")]}
-
-
-def options_of(group: str, plugins: Iterable[str] = ()) -> Sequence[cfg.Opt] | None:
-    """Return the options that libraries read in the group; None if that is not known.
-
-    `plugins` are the ways to sign in at Identity, beside passwords, with options in that group.
-    """
-    if group == _KEYSTONE:
-        # The extra `keystone` may be missing.
-        try:
-            from keystonemiddleware.opts import list_auth_token_opts
-        except ImportError:
-            return None
-        options = [option for _, listed in list_auth_token_opts() for option in listed]
-        for plugin in ("password", *plugins):
-            # One that there is not is named when the middleware is built.
-            with suppress(exceptions.NoMatchingPlugin):
-                options += loading.get_auth_plugin_conf_options(loading.get_plugin_loader(plugin))
-        return options
-    module = _LISTED_BY.get(group)
-    if module is None:
-        return None
-    listed = import_module(module).list_opts()
-    options = [option for section, those in listed if section in (group, None) for option in those]
-    return [*options, *_FORMER.get(group, ())]
-
-
-# The configuration files that are read, and the options in them that do not exist.
-
-
-DIRECTORY_VARIABLE = "OS_PLACEMENT_CONFIG_DIR"
-FILE_VARIABLE = "OS_PLACEMENT_CONFIG_FILE"
-_DEFAULT_DIRECTORY = "/etc/placement"
-_FILE = "placement.conf"
-_SHARED = "DEFAULT"
-# It may hold what other programs read; only what is nearly a known option is refused.
-_OPEN = (_SHARED,)
-# OpenStack Placement ignores what it does not know in these, so files of deployments carry leftovers, as the
-# `auth_uri` that openstack-helm writes. They are warned of. What is nearly one of these options is refused:
-# they decide about access, and a slip would leave it wider than was meant.
-_LENIENT: Mapping[str, Collection[str]] = {
-    _KEYSTONE: (
-        "delay_auth_decision",
-        "enforce_token_bind",
-        "insecure",
-        "service_token_roles",
-        "service_token_roles_required",
-        "token_cache_time",
-    ),
-    "placement": ("policy_file",),
-}
-# Former options, and the ones that have their meaning now.
-_RENAMED = {"auth_uri": "www_authenticate_uri", "identity_uri": "auth_url"}
-# As near as a slip of the fingers.
-_NEAR = 0.75
-# Secrets of plugins with options that are not known here, such as application_credential_secret.
-_SECRET = re.compile(r"(password|secret|passcode|passphrase)$", re.IGNORECASE)
-_SOURCE = re.compile(r"detail='([^']*)'")
-
-
-def configuration_files() -> list[str]:
-    """Return the files that are read by default: the one named in the environment, or the standard one.
-
-    Raises PlacementError if the environment names what does not exist.
-    """
-    named = os.environ.get(FILE_VARIABLE)
-    if named:
-        if not Path(named).is_file():
-            raise PlacementError(f"{FILE_VARIABLE}: {named} is no file")
-        return [named]
-    directory = os.environ.get(DIRECTORY_VARIABLE)
-    if directory is not None and not (directory and Path(directory).is_dir()):
-        raise PlacementError(f"{DIRECTORY_VARIABLE}: {directory or 'an empty text'} is no directory")
-    standard = Path(directory or _DEFAULT_DIRECTORY) / _FILE
-    return [str(standard)] if standard.is_file() else []
-
-
-class UnknownOption(NamedTuple):
-    """An option that is never read: a sentence about it, and whether the start is refused for it."""
-
-    sentence: str
-    is_refused: bool
-
-
-def unknown_options(files: Sequence[str], directories: Sequence[str]) -> Iterator[UnknownOption]:
-    """Yield each option, in a file or the environment, that is never read.
-
-    Raises PlacementError naming a file that is no configuration.
-    """
-    inside = [str(path) for directory in directories for path in sorted(Path(directory).glob("*.conf"))]
-    for file in [*files, *inside]:
-        for section, given in _sections(file).items():
-            for found in _unknown_in(section, given):
-                yield found._replace(sentence=f"{file}: {found.sentence}")
-    for variable in sorted(os.environ):
-        for group, options in GROUPS.items():
-            start = f"OS_{group.upper()}__"
-            name = variable.removeprefix(start).lower()
-            known = _names(options)
-            if group != _SHARED and variable.startswith(start) and name not in known:
-                hint = _hint(name, group, known)
-                yield UnknownOption(f"{variable}: there is no option {name} in [{group}]{hint}", True)
-
-
-def _unknown_in(group: str, options: Mapping[str, Sequence[str]]) -> Iterator[UnknownOption]:
-    """Yield the options of a group in a file that are never read, or the group itself."""
-    theirs = options_of(group, (*options.get("auth_type", ()), *options.get("auth_plugin", ())))
-    if group not in GROUPS and theirs is None:
-        near = difflib.get_close_matches(group, GROUPS, n=1, cutoff=_NEAR)
-        if near and options:
-            yield UnknownOption(f"there is no group [{group}]; did you mean [{near[0]}]?", True)
-        return
-    known = _names([*GROUPS.get(group, ()), *(theirs or ())])
-    for name in options:
-        if name.replace("-", "_") in known:
-            continue
-        sentence, hint = f"there is no option {name} in [{group}]", _hint(name, group, known)
-        if group not in _LENIENT:
-            if group not in _OPEN or hint:
-                yield UnknownOption(f"{sentence}{hint}", True)
-        elif _near(name, known) in _LENIENT[group]:
-            yield UnknownOption(f"{sentence}{hint}", True)
-        else:
-            now = f"; its name is {_RENAMED[name]} now" if name in _RENAMED else hint
-            yield UnknownOption(f"{sentence}, so it has no effect{now}", False)
-
-
-def connection_in(file: str) -> str:
-    """Return the database URL in a configuration file of OpenStack Placement. Raises PlacementError."""
-    found = _sections(file).get("placement_database", {}).get("connection")
-    if not found:
-        raise PlacementError(f"{file}: there is no connection in [placement_database]")
-    return found[-1]
-
-
-def _sections(file: str) -> dict[str, dict[str, list[str]]]:
-    sections: dict[str, dict[str, list[str]]] = {}
-    try:
-        cfg.ConfigParser(file, sections).parse()
-    except (cfg.ParseError, OSError, UnicodeDecodeError) as error:
-        raise PlacementError(f"{file}: {' '.join(str(error).split())}") from None
-    return sections
-
-
-def _names(options: Iterable[cfg.Opt]) -> set[str]:
-    """Return the names of options, with the former ones."""
-    former = [each.name for option in options for each in option.deprecated_opts if each.name]
-    return {option.dest for option in options} | {name.replace("-", "_") for name in former}
-
-
-def _near(name: str, known: Iterable[str]) -> str | None:
-    """Return the known option that the name is most like, None if it is like none."""
-    return next(iter(difflib.get_close_matches(name, sorted(known), n=1, cutoff=_NEAR)), None)
-
-
-def _hint(name: str, group: str, known: Iterable[str]) -> str:
-    near = _near(name, known)
-    if near:
-        return f"; did you mean {near}?"
-    elsewhere = [each for each, options in GROUPS.items() if each != group and name in _names(options)]
-    return f"; did you mean the one in [{elsewhere[0]}]?" if elsewhere else ""
-
+from placement.storage.retention import Retention
 
 DEMONSTRATION = "sqlite:///var/placement.sqlite"
 """The database of a demonstration."""
@@ -212,6 +32,9 @@ STRATEGY_VARIABLE = "OS_API__AUTH_STRATEGY"
 REMOTE_VARIABLE = "OS_API__ALLOW_REMOTE_NOAUTH"
 TLS_VARIABLES = ("OS_SSL__CERT_FILE", "OS_SSL__KEY_FILE", "OS_SSL__CA_FILE")
 NEW_DEFAULTS_VARIABLE = "OS_OSLO_POLICY__ENFORCE_NEW_DEFAULTS"
+# Secrets of plugins with options that are not known here, such as application_credential_secret.
+_SECRET = re.compile(r"(password|secret|passcode|passphrase)$", re.IGNORECASE)
+_SOURCE = re.compile(r"detail='([^']*)'")
 _POLICY_FILE = ("oslo_policy", "policy_file")
 # Set in the environment of worker processes: their database has been made ready.
 MADE_READY_VARIABLE = "PLACEMENT_DATABASE_MADE_READY"
@@ -237,9 +60,11 @@ def read(files: Sequence[str] = (), directories: Sequence[str] = ()) -> tuple[cf
     settings = cfg.ConfigOpts()
     log.register_options(settings)
     for group, options in GROUPS.items():
-        settings.register_opts(options, group=None if group == _SHARED else group)
-    given = list(files) or configuration_files()
-    problems = [each.sentence for each in unknown_options(given, directories) if each.is_refused]
+        settings.register_opts(options, group=None if group == configuration_files.SHARED else group)
+    given = list(files) or configuration_files.default_files()
+    problems = [
+        each.sentence for each in configuration_files.unknown_options(given, directories) if each.is_refused
+    ]
     try:
         settings(
             args=[], project="placement", default_config_files=given, default_config_dirs=list(directories)
@@ -250,7 +75,7 @@ def read(files: Sequence[str] = (), directories: Sequence[str] = ()) -> tuple[cf
     for group, options in (*GROUPS.items(), *opts.list_opts()):
         for option in options:
             try:
-                (settings if group == _SHARED else settings[group])[option.dest]
+                (settings if group == configuration_files.SHARED else settings[group])[option.dest]
             except (cfg.Error, ValueError) as error:
                 # The library begins with an object of its own, which has the file or variable in it.
                 where, _, reason = str(error).partition(" is not valid: ")
@@ -276,7 +101,7 @@ def require_strategy(settings: cfg.ConfigOpts) -> None:
 
     The default serves configurations with Keystone; without any configuration nothing is chosen.
     """
-    if not configuration_files() and not is_set(settings, "api", "auth_strategy"):
+    if not configuration_files.default_files() and not is_set(settings, "api", "auth_strategy"):
         raise PlacementError(
             "There is no configuration, so no caller is allowed: try the service out with "
             "`placement serve --demo`, or choose --auth or [api] auth_strategy, keystone or token for real "
@@ -308,9 +133,9 @@ def _secrets_in(file: str) -> Iterator[tuple[str, str]]:
 
     The URL of a database is a secret if there is a password in it.
     """
-    for group, found in _sections(file).items():
-        options = [*GROUPS.get(group, ()), *(options_of(group) or ())]
-        secret = _names([option for option in options if option.secret])
+    for group, found in configuration_files.sections_of(file).items():
+        options = [*GROUPS.get(group, ()), *(configuration_files.options_of(group) or ())]
+        secret = configuration_files.names_of([option for option in options if option.secret])
         for name, values in found.items():
             is_secret = name.replace("-", "_") in secret or _SECRET.search(name) is not None
             shown = values
@@ -323,7 +148,11 @@ def _secrets_in(file: str) -> Iterator[tuple[str, str]]:
 
 def ignored_options() -> list[str]:
     """Return a sentence for each option of the files that has no effect, and is no reason not to start."""
-    return [each.sentence for each in unknown_options(configuration_files(), ()) if not each.is_refused]
+    return [
+        each.sentence
+        for each in configuration_files.unknown_options(configuration_files.default_files(), ())
+        if not each.is_refused
+    ]
 
 
 def warn(settings: cfg.ConfigOpts) -> None:
@@ -338,7 +167,7 @@ def connection_of(settings: cfg.ConfigOpts) -> str:
     """Return the database URL. Raises PlacementError if there is none."""
     connection = settings.placement_database.connection
     if not connection:
-        files = "".join(f"{file}: " for file in configuration_files())
+        files = "".join(f"{file}: " for file in configuration_files.default_files())
         raise PlacementError(
             f"{files}no database is configured: give --database, or set [placement_database] connection or "
             f"{CONNECTION_VARIABLE}"
@@ -354,7 +183,7 @@ def connection_of(settings: cfg.ConfigOpts) -> str:
 def open_database(settings: cfg.ConfigOpts) -> Database:
     """Return the configured database."""
     options = settings.placement_database
-    return Database(
+    database = Database(
         connection_of(settings),
         parameters=options.connection_parameters,
         pool_size=options.max_pool_size,
@@ -365,8 +194,9 @@ def open_database(settings: cfg.ConfigOpts) -> Database:
         attempts=settings.placement.allocation_conflict_retry_count,
         statement_seconds=settings.api.request_timeout,
         audits=settings.audit.enabled,
-        keep_audit_days=settings.audit.keep_days,
     )
+    Retention(database, datetime.timedelta(days=settings.audit.keep_days)).follow()
+    return database
 
 
 def limits_of(settings: cfg.ConfigOpts) -> WorkerLimits:

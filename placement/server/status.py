@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     actions = categories.add_parser("upgrade", help="upgrades").add_subparsers(
         metavar="ACTION", required=True
     )
-    actions.add_parser("check", help="find what stands in the way of an upgrade")
+    actions.add_parser("check", help="find obstacles to an upgrade")
     parsed = parser.parse_args(arguments)
     # The exit code tells operators' tools that nothing was found out; a person needs the reason.
     try:

@@ -14,17 +14,15 @@ from typing import Any, Protocol, TypeVar
 
 import sqlalchemy as sa
 
+from placement.common.clock import utcnow
 from placement.engine.domain import request_scope
-from placement.engine.domain.audit import KEPT_DAYS, Action, AuditRecord, TargetKind
+from placement.engine.domain.audit import Action, AuditRecord, TargetKind
 from placement.engine.domain.errors import Unavailable
 from placement.metrics.catalog import DATABASE_FAILURES, RETRIES
 from placement.storage import audit, failures, json_text
-from placement.storage.audit import Retention
 from placement.storage.backends.backend import HISTORY_KEY, Backend, History, SingleWrite, supported
 from placement.storage.backends.postgresql import PostgreSQL
 from placement.storage.backends.sqlite import SQLite
-from placement.storage.clock import utcnow
-from placement.storage.failures import Diagnosis, Incidents, OutcomeUnknown, TryAgain, Unreachable
 from placement.storage.tables import Revision
 
 # What the pool notes of a connection: when it was opened, and when it came back.
@@ -145,20 +143,19 @@ class Database:
         statement_seconds: float = math.inf,
         log_failures: bool = True,
         audits: bool = True,
-        keep_audit_days: int = KEPT_DAYS,
     ) -> None:
         """Prepare the database at `url`, with the `parameters` added to its query.
 
         `durable` False lets SQLite lose commits in a power cut. `attempts`: how often services try a
         transaction that concurrent ones keep from finishing. `statement_seconds`: how long a server may
         take for a statement, if that is less than usual. `log_failures` False is for callers that
-        report failures themselves. `audits` False keeps no record of changes; otherwise records are kept for
-        `keep_audit_days`.
+        report failures themselves. `audits` False keeps no record of changes.
         """
         self.url = supported(url, parameters)
         self.attempts = attempts
         self.audits = audits
-        self.retention = Retention(self, datetime.timedelta(days=keep_audit_days))
+        # Called after each write that left records (storage.retention).
+        self.after_records: Callable[[], object] | None = None
         self.history = History()
         # Why the last write was refused, and when.
         self._refused: tuple[str, float] | None = None
@@ -166,7 +163,7 @@ class Database:
             self.url, self.history, durable=durable, statement_seconds=statement_seconds
         )
         self.where = self.backend.where
-        self._incidents = Incidents(self.where) if log_failures else None
+        self._incidents = failures.Incidents(self.where) if log_failures else None
         self._recycle_seconds = recycle_seconds
         self.engine = sa.create_engine(
             self.url,
@@ -244,21 +241,23 @@ class Database:
         """
         with self.backend.alone(), self.translating(is_write=True), self.engine.connect() as connection:
             begin = self.backend.begin_write(connection)
-            with connection.begin() as transaction:
+            # The connection is in autocommit mode: the driver sends no BEGIN, so this has to.
+            with connection.begin() as begun:
                 connection.exec_driver_sql(begin)
-                written = Transaction(connection, self.backend, self.history.forget)
-                yield written
-                is_recorded = self.audits and bool(written.records)
+                transaction = Transaction(connection, self.backend, self.history.forget)
+                yield transaction
+                is_recorded = self.audits and bool(transaction.records)
                 if is_recorded:
-                    audit.store(written, written.records)
+                    stamp = {"now": transaction.now, **transaction.stamp_parameters}
+                    audit.store(connection, self.backend, transaction.records, stamp)
                 try:
-                    transaction.commit()
+                    begun.commit()
                 except sa.exc.DBAPIError as error:
                     self._raise_if_outcome_unknown(error)
                     raise
             self.backend.confirm(connection)
-        if is_recorded:
-            self.retention.wrote()
+        if is_recorded and self.after_records is not None:
+            self.after_records()
 
     @contextmanager
     def single_write(self) -> Iterator[SingleWrite]:
@@ -271,8 +270,8 @@ class Database:
                 if write.is_sent:
                     self._raise_if_outcome_unknown(error)
                 raise
-        if self.audits:
-            self.retention.wrote()
+        if self.audits and self.after_records is not None:
+            self.after_records()
 
     @property
     def refusal(self) -> str | None:
@@ -286,7 +285,7 @@ class Database:
         """Raise OutcomeUnknown if what was sent may be committed: the connection was lost, not refused."""
         if error.connection_invalidated and self.backend.leaves_in_doubt(error.orig or error):
             self._note(error)
-            raise OutcomeUnknown(_LOST_COMMIT) from error
+            raise failures.OutcomeUnknown(_LOST_COMMIT) from error
 
     @contextmanager
     def translating(self, *, is_write: bool = False) -> Iterator[None]:
@@ -307,8 +306,8 @@ class Database:
         if is_write:
             self._refused = None
 
-    def diagnose(self, error: BaseException) -> Diagnosis | None:
-        """Return what is wrong, None for a fault of ours; takes errors of SQLAlchemy and of the driver."""
+    def diagnose(self, error: BaseException) -> failures.Diagnosis | None:
+        """Return the diagnosis of an error of SQLAlchemy or of the driver, None for a fault of ours."""
         if isinstance(error, sa.exc.TimeoutError):
             return failures.NO_SLOT
         if isinstance(error, sa.exc.PendingRollbackError):
@@ -372,13 +371,13 @@ def _note_use(connection: Any, record: Any) -> None:
 
 # Jitter keeps writers that collided from colliding again.
 _LEAST_PART, _LARGEST_PART = 0.5, 1.5
-Result = TypeVar("Result")
+WorkResult = TypeVar("WorkResult")
 # A database that cannot be reached is not waited for longer: a restart takes a second, an outage many.
 _OUTAGE_SECONDS = 2.0
 
 
 class Attempts:
-    """A record of what one caller has tried so far, and the limits of that.
+    """The attempts of one caller so far, and their limits.
 
     `most` attempts, None for any number. Pauses double from the first to the longest.
     """
@@ -414,15 +413,15 @@ class Attempts:
 
 
 def run_in_transaction(
-    database: Database, work: Callable[[Transaction], Result], before: Callable[[], object] | None = None
-) -> Result:
+    database: Database, work: Callable[[Transaction], WorkResult], before: Callable[[], object] | None = None
+) -> WorkResult:
     """Run `work` in a transaction, repeating it a bounded number of times and seconds with jitter.
 
     `before` is done each time before the transaction begins. Raises Unavailable when the attempts or the time
     are used up; nothing was changed then.
     """
 
-    def once() -> Result:
+    def once() -> WorkResult:
         if before is not None:
             before()
         with database.write() as transaction:
@@ -431,7 +430,7 @@ def run_in_transaction(
     return retry(database, once)
 
 
-def retry(database: Database, once: Callable[[], Result]) -> Result:
+def retry(database: Database, once: Callable[[], WorkResult]) -> WorkResult:
     """Do something that is a transaction of its own, as often and as long as `run_in_transaction` would try.
 
     Raises Unavailable when the attempts or the time are used up; nothing was changed then.
@@ -439,7 +438,7 @@ def retry(database: Database, once: Callable[[], Result]) -> Result:
     return retry_until_deadline(once, database.attempts)
 
 
-def retry_until_deadline(once: Callable[[], Result], most: int | None = None) -> Result:
+def retry_until_deadline(once: Callable[[], WorkResult], most: int | None = None) -> WorkResult:
     """Do something again while other writers get in its way, with jitter and for a bounded time.
 
     `most` attempts, if given. Raises Unavailable when time is up; nothing was changed then.
@@ -448,11 +447,11 @@ def retry_until_deadline(once: Callable[[], Result], most: int | None = None) ->
     while True:
         try:
             return once()
-        except TryAgain as error:
-            patience = _OUTAGE_SECONDS if isinstance(error, Unreachable) else math.inf
+        except failures.TryAgain as error:
+            patience = _OUTAGE_SECONDS if isinstance(error, failures.Unreachable) else math.inf
             if not attempts.may_go_on(patience):
                 raise Unavailable(f"{error} Nothing was changed; try again later.") from error
-            RETRIES.labels("unreachable" if isinstance(error, Unreachable) else "concurrent").inc()
+            RETRIES.labels("unreachable" if isinstance(error, failures.Unreachable) else "concurrent").inc()
             attempts.pause()
 
 
@@ -477,7 +476,7 @@ class RowStatement:
         self._made: dict[type[Backend], sa.TextClause] = {}
 
     def run(self, transaction: Transaction, rows: Sequence[Sequence[Any]], **others: Any) -> Any:
-        """Run it on rows, of which there must be some, with its other parameters."""
+        """Run it on one or more rows, with its other parameters."""
         backend = transaction.backend
         statement = self._made.get(type(backend))
         if statement is None:

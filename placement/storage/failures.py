@@ -34,6 +34,10 @@ class OutcomeUnknown(Unavailable):
     """A loss of the connection while committing: the change may or may not be stored."""
 
 
+class FailedElsewhere(Unavailable):
+    """A failure of a database that is not the one of this service."""
+
+
 class Diagnosis(NamedTuple):
     """The error to raise, whether the operator should read of it in the log, and advice for the operator."""
 

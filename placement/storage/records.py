@@ -9,28 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import starmap
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
 
-from placement.engine.domain.identifiers import portions
 from placement.engine.domain.inventories import Inventory
-from placement.engine.forest.providers import (
-    LARGEST_RATIO,
-    MILLION,
-    InventoryRow,
-    NumberColumn,
-    ProviderRecord,
-    ProviderRow,
-    ProviderStates,
-    Snapshot,
-)
+from placement.engine.domain.portions import portions
+from placement.engine.forest import providers as forest_providers
 from placement.storage import tables
 from placement.storage.tables import CONTENT, IsSelected
-
-if TYPE_CHECKING:
-    from placement.storage.backends.backend import Backend
-
 
 _AT_ONCE = 2000
 _STREAM = 10_000
@@ -38,9 +25,27 @@ _SEPARATOR = ","
 _NOTHING: frozenset[int] = frozenset()
 
 
+class ColumnReader(Protocol):
+    """The part of a backend (storage.backends) that reads very many rows."""
+
+    @staticmethod
+    def among(column: sa.ColumnElement[Any], values: Sequence[int] | Sequence[str]) -> sa.ColumnElement[bool]:
+        """Return the condition that a column of ids or texts is one of any number of them."""
+        ...
+
+    def columns(
+        self, connection: sa.Connection, statement: sa.Select[Any]
+    ) -> list[forest_providers.NumberColumn]:
+        """Return the rows of a query by column: 64-bit integers, or floats where its column is a Float.
+
+        All values are numbers, none is null.
+        """
+        ...
+
+
 def read_providers(
     rows_of: Callable[[Sequence[int]], Sequence[Iterable[Any]]], ids: Sequence[int]
-) -> list[ProviderRecord]:
+) -> list[forest_providers.ProviderRecord]:
     """Return the present state of some providers, each consistent in itself; missing ones are left out.
 
     `rows_of` returns the rows of each query of `everything_about` some ids.
@@ -50,11 +55,11 @@ def read_providers(
 
 def read_states(
     connection: sa.Connection,
-    backend: Backend,
+    reader: ColumnReader,
     ids: Sequence[int],
-    others: Callable[[Sequence[NumberColumn]], Sequence[int]],
+    others: Callable[[Sequence[forest_providers.NumberColumn]], Sequence[int]],
     strangers: Sequence[int] = (),
-) -> ProviderStates:
+) -> forest_providers.ProviderStates:
     """Return the present state of very many providers, in a transaction that sees one state.
 
     Missing ones are left out. The result has the uuids of `strangers`. `others` finds, from the columns of
@@ -65,34 +70,34 @@ def read_states(
     owner, class_id, used = (
         tables.inventories.c[name] for name in ("resource_provider_id", "resource_class_id", "used")
     )
-    providers = backend.columns(connection, places.where(backend.among(id_, sorted(ids))))
+    providers = reader.columns(connection, places.where(reader.among(id_, sorted(ids))))
     altered = sorted(others(providers))
     same = sorted(set(map(int, providers[0])).difference(altered))
 
     named: Iterable[Any] = ()
     if strangers:
-        named = connection.execute(sa.select(id_, uuid).where(backend.among(id_, sorted(strangers))))
+        named = connection.execute(sa.select(id_, uuid).where(reader.among(id_, sorted(strangers))))
 
-    def sets(table: sa.Table, column: str) -> list[tuple[frozenset[int], NumberColumn]]:
+    def sets(table: sa.Table, column: str) -> list[tuple[frozenset[int], forest_providers.NumberColumn]]:
         if not altered:
             return []
         provider = table.c.resource_provider_id
         members = sa.select(provider.label("provider"), _joined(table.c[column]).label("members"))
-        each = members.where(backend.among(provider, altered)).group_by(provider).subquery()
+        each = members.where(reader.among(provider, altered)).group_by(provider).subquery()
         carriers = _joined(each.c.provider)
         rows = connection.execute(sa.select(each.c.members, carriers).group_by(each.c.members))
         return [
             (_ids_in(members), array("q", map(int, carried.split(_SEPARATOR)))) for members, carried in rows
         ]
 
-    offers = sa.select(owner, *_inventory_columns()).where(backend.among(owner, altered))
-    usage = sa.select(owner, class_id, used).where(backend.among(owner, same))
-    return ProviderStates(
+    offers = sa.select(owner, *_inventory_columns()).where(reader.among(owner, altered))
+    usage = sa.select(owner, class_id, used).where(reader.among(owner, same))
+    return forest_providers.ProviderStates(
         providers,
         dict(iter(named)),
-        backend.columns(connection, usage),
+        reader.columns(connection, usage),
         altered,
-        backend.columns(connection, offers),
+        reader.columns(connection, offers),
         sets(tables.provider_traits, "trait_id"),
         sets(tables.provider_aggregates, "aggregate_id"),
     )
@@ -103,7 +108,7 @@ def _joined(ids: sa.ColumnElement[int]) -> sa.ColumnElement[str]:
     return sa.func.aggregate_strings(sa.cast(ids, sa.String), _SEPARATOR)
 
 
-def snapshot(connection: sa.Connection) -> Snapshot:
+def snapshot(connection: sa.Connection) -> forest_providers.Snapshot:
     """Return all providers, in a transaction that sees one state. They stream: read before that ends."""
 
     def rows(*columns: sa.ColumnElement[Any]) -> Iterator[Any]:
@@ -111,8 +116,8 @@ def snapshot(connection: sa.Connection) -> Snapshot:
 
     offers = rows(tables.inventories.c.resource_provider_id, *_inventory_columns())
     traits, aggregates = tables.provider_traits.c, tables.provider_aggregates.c
-    return Snapshot(
-        providers=(ProviderRow(*row) for row in rows(*_provider_columns())),
+    return forest_providers.Snapshot(
+        providers=(forest_providers.ProviderRow(*row) for row in rows(*_provider_columns())),
         inventories=((provider, _inventory_row(*rest)) for provider, *rest in offers),
         traits=((row[0], row[1]) for row in rows(traits.resource_provider_id, traits.trait_id)),
         aggregates=(
@@ -162,27 +167,29 @@ def _inventory_row(
     step_size: int,
     used: int,
     allocation_ratio: float,
-) -> InventoryRow:
+) -> forest_providers.InventoryRow:
     capacity, ratio = _capacity_and_ratio(total, reserved, allocation_ratio)
-    return InventoryRow(class_id, capacity, min_unit, max_unit, step_size, used, total, reserved, ratio)
+    return forest_providers.InventoryRow(
+        class_id, capacity, min_unit, max_unit, step_size, used, total, reserved, ratio
+    )
 
 
 # Many hosts are alike.
 @lru_cache(maxsize=4096)
 def _capacity_and_ratio(total: int, reserved: int, allocation_ratio: float) -> tuple[int, int]:
     capacity = Inventory(total, reserved, allocation_ratio=allocation_ratio).capacity
-    return capacity, round(min(allocation_ratio, LARGEST_RATIO) * MILLION)
+    return capacity, round(min(allocation_ratio, forest_providers.LARGEST_RATIO) * forest_providers.MILLION)
 
 
-def _assemble(parts: Sequence[Iterable[Any]]) -> list[ProviderRecord]:
+def _assemble(parts: Sequence[Iterable[Any]]) -> list[forest_providers.ProviderRecord]:
     providers, offers, *members = parts
-    inventories: dict[int, list[InventoryRow]] = defaultdict(list)
+    inventories: dict[int, list[forest_providers.InventoryRow]] = defaultdict(list)
     for provider, *numbers in offers:
         inventories[provider].append(_inventory_row(*numbers))
     traits, aggregates = ({owner: _ids_in(text) for owner, text in rows} for rows in members)
     return [
-        ProviderRecord(
-            ProviderRow(*row),
+        forest_providers.ProviderRecord(
+            forest_providers.ProviderRow(*row),
             tuple(inventories.get(row[0], ())),
             traits.get(row[0], _NOTHING),
             aggregates.get(row[0], _NOTHING),
@@ -214,25 +221,18 @@ class UnionQuery:
 
     def __init__(self, *queries: sa.Select[Any]) -> None:
         """Take the queries, each of two or more columns of integers, texts, floats, times and JSON."""
-        given = [[_long(column) for column in query.selected_columns] for query in queries]
-        kinds = [
-            [next(kind for kind in _COLUMN_TYPES if isinstance(column.type, kind)) for column in columns]
-            for columns in given
-        ]
+        kinds = [_column_types(query) for query in queries]
         union = [kind for kind in _COLUMN_TYPES for _ in range(max(row.count(kind) for row in kinds))]
         # The column of the union for each column of a query: the next one of its type.
         all_places = [
             [1 + union.index(kind) + row[:at].count(kind) for at, kind in enumerate(row)] for row in kinds
         ]
-        selects = []
-        for number, (query, columns, places) in enumerate(zip(queries, given, all_places, strict=True)):
-            padded: list[sa.ColumnElement[Any]] = [sa.literal_column(str(number), sa.Integer)]
-            padded += [sa.cast(sa.null(), kind) for kind in union]
-            for place, column in zip(places, columns, strict=True):
-                padded[place] = column
-            labelled = (column.label(f"c{place}") for place, column in enumerate(padded))
-            selects.append(query.with_only_columns(*labelled))
-        self.statement = sa.union_all(*selects)
+        self.statement = sa.union_all(
+            *(
+                _padded(number, query, places, union)
+                for number, (query, places) in enumerate(zip(queries, all_places, strict=True))
+            )
+        )
         self._parts = [itemgetter(*places) for places in all_places]
 
     def parted(self, rows: Iterable[Sequence[Any]]) -> list[list[tuple[Any, ...]]]:
@@ -242,6 +242,23 @@ class UnionQuery:
             number = row[0]
             found[number].append(self._parts[number](row))
         return found
+
+
+def _column_types(query: sa.Select[Any]) -> list[type[sa.types.TypeEngine[Any]]]:
+    """Return the type that each column of a query has in a union."""
+    columns = map(_long, query.selected_columns)
+    return [next(kind for kind in _COLUMN_TYPES if isinstance(column.type, kind)) for column in columns]
+
+
+def _padded(
+    number: int, query: sa.Select[Any], places: Sequence[int], union: Sequence[type[sa.types.TypeEngine[Any]]]
+) -> sa.Select[Any]:
+    """Return a query with its number and all columns of the union; its own stand at these places."""
+    columns: list[sa.ColumnElement[Any]] = [sa.literal_column(str(number), sa.Integer)]
+    columns += [sa.cast(sa.null(), kind) for kind in union]
+    for place, column in zip(places, query.selected_columns, strict=True):
+        columns[place] = _long(column)
+    return query.with_only_columns(*(column.label(f"c{place}") for place, column in enumerate(columns)))
 
 
 def _long(column: Any) -> sa.ColumnElement[Any]:
@@ -286,7 +303,7 @@ class NodeRow(NamedTuple):
 
 
 class PodRow(NamedTuple):
-    """A pod on a node, with what it was given."""
+    """A pod on a node, with its stored status."""
 
     root_id: int
     id: int

@@ -19,9 +19,9 @@ import sqlalchemy as sa
 
 from placement.engine.domain.errors import BadRequest, Unavailable
 from placement.storage import tables
+from placement.storage.changes import NAMES_CHANGED, record_change
 from placement.storage.database import Attempts, Database
 from placement.storage.failures import TryAgain, Unreachable, words_of
-from placement.storage.feed import NAMES_CHANGED, record_change
 from placement.storage.tables import Revision
 
 LOG = logging.getLogger(__name__)
@@ -95,10 +95,10 @@ def _persist(
                     else "All migrations took effect."
                 )
                 raise Unavailable(
-                    f"Other writers were in the way of {what} for {_PATIENCE_SECONDS:g} s. {left} "
-                    "What was done before stays; run `placement db upgrade` again."
+                    f"Other writers blocked {what} for {_PATIENCE_SECONDS:g} s. {left} "
+                    "Earlier steps stay; run `placement db upgrade` again."
                 ) from error.__cause__
-            tell(f"{what} begins again: {words_of(error)}")
+            tell(f"{what} starts again: {words_of(error)}")
         attempts.pause()
 
 
@@ -164,7 +164,7 @@ def is_newer(database: Database) -> bool:
 
 
 def obstacles(database: Database) -> list[str]:
-    """Return what keeps this release from working with another's schema: what it lacks, or must be given."""
+    """Return the obstacles in the schema of another release: missing parts, and columns without default."""
     with database.read() as connection, warnings.catch_warnings():
         # SQLAlchemy warns of types of columns that it does not know; they are not used here.
         warnings.simplefilter("ignore", sa.exc.SAWarning)

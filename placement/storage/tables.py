@@ -26,7 +26,7 @@ class Revision(sa.types.UserDefinedType[int]):
 
 
 @compiles(Revision, "postgresql")
-def _xid8(_type: Revision, _compiler: Any, **_: Any) -> str:
+def _xid8(_revision: Revision, _compiler: Any, **_: Any) -> str:
     return "xid8"
 
 
@@ -48,14 +48,14 @@ class IsSelected(FunctionElement[bool]):
 
 
 @compiles(IsSelected)
-def _is_in(condition: IsSelected, compiler: Any, **options: Any) -> str:
-    column, ids = (compiler.process(each, **options) for each in condition.clauses)
+def _is_in(is_selected: IsSelected, compiler: Any, **options: Any) -> str:
+    column, ids = (compiler.process(each, **options) for each in is_selected.clauses)
     return f"{column} IN {ids}"
 
 
 @compiles(IsSelected, "postgresql")
-def _is_any(condition: IsSelected, compiler: Any, **options: Any) -> str:
-    column, ids = (compiler.process(each, **options) for each in condition.clauses)
+def _is_any(is_selected: IsSelected, compiler: Any, **options: Any) -> str:
+    column, ids = (compiler.process(each, **options) for each in is_selected.clauses)
     return f"{column} = ANY (ARRAY{ids})"
 
 
@@ -225,7 +225,7 @@ consumers = sa.Table(
     *_times(),
     # The dedicated CPUs of a guest that was claimed by its flavor; only shown.
     sa.Column("dedicated_cpus", sa.Text),
-    # The request that it was claimed with, as engine.domain.groups writes it; plans of moves go by it.
+    # The request that it was claimed with, as domain.stored_requests writes it; plans of moves go by it.
     sa.Column("request", sa.Text),
     # The name of the group that it was claimed into, if any.
     sa.Column("group_name", sa.String(255)),
@@ -341,7 +341,7 @@ use_samples = sa.Table(
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
 
-# The callers that are signed in to the pages (storage.sessions).
+# The callers that are signed in to the pages (placement.sessions).
 sessions = sa.Table(
     "sessions",
     metadata,
@@ -378,7 +378,7 @@ equality means something: writers may commit in another order than they are stam
 # The statements that claim join a table `wanted` to `inventories`. A row of it says how the use of one
 # inventory changes: `delta` is the net change. `least`, `most` and `divisor` are the smallest and the largest
 # new amount and the greatest common divisor, all 0 if there is no new amount. Each amount must respect the
-# units.
+# units: a step divides all amounts if it divides their greatest common divisor.
 
 
 _UNITS = "wanted.least >= min_unit AND wanted.most <= max_unit AND wanted.divisor % step_size = 0"

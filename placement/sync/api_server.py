@@ -41,11 +41,11 @@ _LONGEST_TEXT = 300
 _MALFORMED = (OSError, ValueError, TypeError, AttributeError, LookupError)
 
 _NOT_GIVEN = (
-    "no kubeconfig: --kubeconfig is not given, $KUBECONFIG not set, this is no pod with a service account, "
-    "and ~/.kube/config of no use"
+    "no kubeconfig: --kubeconfig is not given, $KUBECONFIG not set, this is not a pod with a service "
+    "account, and ~/.kube/config cannot be used"
 )
 
-Object = Mapping[str, Any]
+KubernetesObject = Mapping[str, Any]
 NOTHING_CHOSEN: Mapping[str, str] = MappingProxyType({})
 
 
@@ -151,26 +151,30 @@ class ApiServer:
                 return None
             raise
 
-    def post(self, path: str, body: Object) -> dict[str, Any]:
+    def post(self, path: str, body: KubernetesObject) -> dict[str, Any]:
         """Create an object. Raises ApiServerError."""
         return self._json("POST", path, body)
 
-    def put(self, path: str, body: Object) -> dict[str, Any]:
+    def put(self, path: str, body: KubernetesObject) -> dict[str, Any]:
         """Replace an object. Raises ApiServerError."""
         return self._json("PUT", path, body)
 
-    def patch(self, path: str, body: Object) -> dict[str, Any]:
+    def patch(self, path: str, body: KubernetesObject) -> dict[str, Any]:
         """Merge into an object (RFC 7396). Raises ApiServerError."""
         return self._json("PATCH", path, body, "application/merge-patch+json")
 
     def _json(
-        self, method: str, path: str, body: Object | None = None, media_type: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        body: KubernetesObject | None = None,
+        media_type: str = "application/json",
     ) -> dict[str, Any]:
         answer = self._request(method, path, body, media_type)
         try:
             document: dict[str, Any] = orjson.loads(answer.data)
         except ValueError:
-            raise ApiServerError(f"{self.url} answers, but is no Kubernetes API server") from None
+            raise ApiServerError(f"{self.url} answers, but is not a Kubernetes API server") from None
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise ApiServerError(f"{self.url}: the answer broke off: {_one_line(error)}") from None
         return document
@@ -179,7 +183,7 @@ class ApiServer:
         self,
         method: str,
         path: str,
-        body: Object | None = None,
+        body: KubernetesObject | None = None,
         media_type: str = "application/json",
         silence: float = _ANSWER_SECONDS,
     ) -> urllib3.BaseHTTPResponse:
@@ -214,7 +218,7 @@ class ApiServer:
             raise ApiServerError(str(error), _UNAUTHORIZED) from None
 
     def _ask(
-        self, method: str, path: str, body: Object | None, media_type: str, silence: float
+        self, method: str, path: str, body: KubernetesObject | None, media_type: str, silence: float
     ) -> urllib3.BaseHTTPResponse:
         """Return the answer; the server may be silent for at most the time that the caller has left."""
         client = self._client
@@ -299,7 +303,7 @@ def _event(line: bytes) -> Event:
         decoded = orjson.loads(line)
         event = Event(decoded["type"], decoded["object"])
     except (ValueError, KeyError, TypeError):
-        raise ApiServerError(f"no event of a watch: {line[:_LONGEST_TEXT]!r}") from None
+        raise ApiServerError(f"not an event of a watch: {line[:_LONGEST_TEXT]!r}") from None
     if event.type == "ERROR":
         raise ApiServerError(str(event.object.get("message")), event.object.get("code"))
     return event

@@ -6,10 +6,11 @@ import argparse
 import re
 import signal
 
-from placement.client.display import ActionCommand, argument, port_number
+from placement.client.arguments import argument, port_number
+from placement.client.command import ActionCommand
 from placement.engine.domain.errors import PlacementError
+from placement.sync.expiring_claims import LEAST_PATIENCE_SECONDS, PATIENCE_SECONDS
 from placement.sync.leadership import LEASE_SECONDS, LONGEST_LEASE_SECONDS, SHORTEST_LEASE_SECONDS, LeaseName
-from placement.sync.reconciled import LEAST_PATIENCE_SECONDS, PATIENCE_SECONDS
 
 _OBJECT_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
@@ -19,7 +20,7 @@ def _patience(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None
     if not LEAST_PATIENCE_SECONDS <= seconds < float("inf"):
         raise argparse.ArgumentTypeError(f"must be {LEAST_PATIENCE_SECONDS} seconds or more")
     return seconds
@@ -37,7 +38,7 @@ def _lease_seconds(text: str) -> int:
     is_number = text.isascii() and text.isdecimal()
     if not is_number or not SHORTEST_LEASE_SECONDS <= int(text) <= LONGEST_LEASE_SECONDS:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no whole number from {SHORTEST_LEASE_SECONDS} to {LONGEST_LEASE_SECONDS}"
+            f"{text!r} is not a whole number from {SHORTEST_LEASE_SECONDS} to {LONGEST_LEASE_SECONDS}"
         )
     return int(text)
 
@@ -105,10 +106,11 @@ class SyncKubernetes(ActionCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         from placement.common.secrets import warn_if_readable
         from placement.sync.api_server import ApiServer
+        from placement.sync.health import serve_health
+        from placement.sync.journal import Journal
         from placement.sync.leadership import Leadership
         from placement.sync.service import ServiceCluster
-        from placement.sync.synchronization import Synchronization, serve_health
-        from placement.sync.watching import Journal
+        from placement.sync.synchronization import Synchronization
 
         if parsed_args.lease and parsed_args.once:
             raise PlacementError(

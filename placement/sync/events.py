@@ -1,7 +1,7 @@
 """Events of Kubernetes about objects that the service rejects, so that `kubectl describe` shows why.
 
-A repeated message about an object counts up the Event that is there. A thread writes them, so many in a
-second. What comes when too many wait is dropped: an Event is a courtesy, and the journal has it, too.
+A repeated message about an object counts up the Event that is there. A thread writes a few in a second. When
+too many wait, further ones are dropped: an Event is a courtesy, and the journal has it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import Any
 
 from placement.sync.api_server import ApiServer, ApiServerError, object_path
 from placement.sync.figures import EVENTS
+from placement.sync.journal import Journal
 from placement.sync.service import CONFLICT
-from placement.sync.watching import Journal, Key, ObjectKind
+from placement.sync.watched_objects import Key, ObjectKind
 
 REASON = "PlacementRejected"
 _COMPONENT = "placement-sync"
@@ -33,7 +34,7 @@ _LONGEST_MESSAGE, _LONGEST_NAME = 1000, 200
 
 
 class RejectionEvents(threading.Thread):
-    """A thread that writes the Events until the process ends."""
+    """The thread that writes the Events until the process ends."""
 
     def __init__(self, api_server: ApiServer, journal: Journal) -> None:
         super().__init__(name="events", daemon=True)
@@ -66,7 +67,7 @@ class RejectionEvents(threading.Thread):
             time.sleep(_PAUSE_SECONDS)
 
     def write_all(self) -> None:
-        """Write what waits, and return."""
+        """Write all waiting Events, and return."""
         while not self._waiting.empty():
             self.write_next()
 

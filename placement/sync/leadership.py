@@ -19,8 +19,9 @@ from placement.engine.domain import request_scope
 from placement.engine.domain.errors import PlacementError
 from placement.sync.api_server import ApiServer, ApiServerError, object_path
 from placement.sync.figures import LEADS
+from placement.sync.journal import Journal
 from placement.sync.service import CONFLICT
-from placement.sync.watching import SOURCE, Journal
+from placement.sync.watching import SOURCE
 
 LEASE_SECONDS = 15
 SHORTEST_LEASE_SECONDS, LONGEST_LEASE_SECONDS = 3, 3600
@@ -47,7 +48,7 @@ class LeaseName(NamedTuple):
 
 
 class Leadership(threading.Thread):
-    """A thread that tries to get the Lease and to keep it."""
+    """The thread that tries to get the Lease and to keep it."""
 
     def __init__(self, api_server: ApiServer, lease: LeaseName, seconds: int, journal: Journal) -> None:
         super().__init__(name="leadership", daemon=True)

@@ -38,14 +38,14 @@ class HeldNode(NamedTuple):
     is_closed: bool
 
 
-NodeManifests = tuple[str, Mapping[str, Any], Mapping[str, Any] | None]
+NamedNodeManifests = tuple[str, Mapping[str, Any], Mapping[str, Any] | None]
 """The name of a node, its Node and its NodeResourceTopology."""
 
 
 class Sent(NamedTuple):
     """The outcome for a thing: warnings about it, or why the service did not take it.
 
-    `shares_cpus`: it is a pod, and another pod has some of its CPUs, too.
+    `shares_cpus`: it is a pod, and another pod has some of its CPUs.
     """
 
     warnings: list[str]
@@ -80,7 +80,7 @@ class ServiceCluster:
         return False
 
     def nodes(self) -> list[HeldNode]:
-        """Return its nodes; one with stored manifests that cannot be read is closed, too."""
+        """Return its nodes; a node with unreadable stored manifests counts as closed."""
         listed = self._client.get(self._at("nodes"), [("include", "state")])["nodes"]
         return [_held_node(node) for node in listed]
 
@@ -97,8 +97,8 @@ class ServiceCluster:
                 raise
             raise ServiceError(f"it is closed to new pods: {error}", CONFLICT) from None
 
-    def put_nodes(self, nodes: Sequence[NodeManifests]) -> list[Sent]:
-        """Create or update many nodes; return what became of each, in their order."""
+    def put_nodes(self, nodes: Sequence[NamedNodeManifests]) -> list[Sent]:
+        """Create or update many nodes; return the outcome for each, in their order."""
         items = [manifest for _, *manifests in nodes for manifest in manifests if manifest is not None]
         singly = [
             partial(self.put, {"node": node, "nodeResourceTopology": topology}, "nodes", name)
@@ -107,7 +107,7 @@ class ServiceCluster:
         return self._put_many("nodes", items, singly)
 
     def put_pods(self, pods: Sequence[tuple[str, str, Mapping[str, Any]]]) -> list[Sent]:
-        """Record many pods, given by namespace, name and manifest; return what became of each, in order."""
+        """Record many pods, given by namespace, name and manifest; return the outcome for each, in order."""
         items = [manifest for *_, manifest in pods]
         singly = [partial(self.put, pod, "pods", namespace, name) for namespace, name, pod in pods]
         return self._put_many("pods", items, singly)
@@ -115,7 +115,7 @@ class ServiceCluster:
     def _put_many(
         self, kind: str, items: Sequence[Mapping[str, Any]], singly: Sequence[Callable[[], Sent]]
     ) -> list[Sent]:
-        """Send many things, `singly` if one of them spoils the body for all; return what became of each."""
+        """Send many things, `singly` if one of them spoils the body for all; return the outcome for each."""
         self._allow()
         try:
             answer = self._client.post(self._at(kind), {"kind": "List", "items": items})
@@ -126,8 +126,8 @@ class ServiceCluster:
         found = []
         for outcome in answer[kind]:
             if "error" in outcome:
-                refused = ServiceError(message_of(outcome["error"]), outcome["status"])
-                found.append(Sent([], refused))
+                service_error = ServiceError(message_of(outcome["error"]), outcome["status"])
+                found.append(Sent([], service_error))
             else:
                 found.append(_taken(outcome.get("pod", outcome)))
         return found
@@ -154,7 +154,7 @@ class ServiceCluster:
             query["marker"] = str(page["next"])
 
     def release(self, pod: PodId, changed_at: str | None = None) -> bool:
-        """Release what the pod of that uid holds; return whether it held anything.
+        """Release the resources of the pod with that uid; return whether it held any.
 
         With `changed_at`, do so only if the pod was not claimed or reported again since.
         """
@@ -200,7 +200,7 @@ def _taken(answer: Mapping[str, Any]) -> Sent:
 
 
 def outcome_of(send: Callable[[], Sent | bool]) -> Sent:
-    """Send a thing, or a deletion; return what became of it."""
+    """Send a thing, or a deletion; return the outcome."""
     try:
         sent = send()
         return sent if isinstance(sent, Sent) else Sent([])

@@ -2,237 +2,27 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from placement.client.client import ServiceError
-from placement.common import probes
-from placement.common.probes import Check
 from placement.engine.domain.errors import PlacementError
-from placement.metrics.sharing import exposition
 from placement.sync.api_server import ApiServer, ApiServerError, object_path, pods_path
 from placement.sync.events import RejectionEvents
-from placement.sync.figures import LAG_SECONDS, LEADS, OBJECTS, REJECTED
+from placement.sync.expiring_claims import LOOK_EVERY_SECONDS, PATIENCE_SECONDS
+from placement.sync.figures import LEADS
+from placement.sync.informer_store import InformerStore
+from placement.sync.journal import Journal
 from placement.sync.leadership import Leadership, NotLeading
-from placement.sync.reconciled import (
-    GATHERED_SECONDS,
-    LOOK_EVERY_SECONDS,
-    PATIENCE_SECONDS,
-    Asked,
-    ExpiringClaims,
-    ReconciledNodes,
-    ReconciledPods,
-    ReconciledReservations,
-    Sending,
-)
+from placement.sync.pause import Pause
+from placement.sync.progress import SERVICE, Progress
+from placement.sync.reconciled_pods import GATHERED_SECONDS
+from placement.sync.reconciler import Reconciler
 from placement.sync.service import PodId, ServiceCluster
-from placement.sync.watching import (
-    SOURCE,
-    UNKNOWN_KIND,
-    InformerStore,
-    Journal,
-    Key,
-    ObjectKind,
-    Pause,
-    WatchedObject,
-    Watching,
-    collections,
-    list_into,
-)
-
-# How far the synchronization is, for its operator: its checks and its figures.
-
-
-SERVICE = "service"
-# Rounds follow each other within a second; a long one sends a lot.
-_BEHIND_SECONDS = 60.0
-_SUMMARY_SECONDS = 10.0
-
-
-class Progress:
-    """The state of the synchronization at any moment, for threads other than the one that sends."""
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        self._settled_at = time.monotonic()
-        self._rejected: int | None = None
-        self._leader: str | None = None
-        self._summary: str | None = None
-        self._summarized_at = time.monotonic()
-        LAG_SECONDS.set_function(self._behind_seconds)
-
-    def tell(self, summary: str, *, is_settled: bool = False) -> None:
-        """Print the state when it has changed, not too often; the first as soon as everything was sent."""
-        is_first = is_settled and self._summary is None
-        seconds = time.monotonic() - self._summarized_at
-        if is_first or (summary != self._summary and seconds >= _SUMMARY_SECONDS):
-            self._journal.note(summary)
-            self._summary, self._summarized_at = summary, time.monotonic()
-
-    def settled(self, counts: Mapping[str, int], rejected: int) -> None:
-        """Note that the service has everything that it takes."""
-        self._settled_at = time.monotonic()
-        self._rejected = rejected
-        REJECTED.set(rejected)
-        for kind, count in counts.items():
-            OBJECTS.labels(kind).set(count)
-
-    def leads(self) -> None:
-        """Note that this process sends, so that it is behind until everything was sent."""
-        self._leader = None
-
-    def stands_by(self, leader: str) -> None:
-        """Note that another process sends, so that this one is not behind."""
-        self._leader = leader
-        self._settled_at = time.monotonic()
-
-    def checks(self) -> list[Check]:
-        """Return checks: Kubernetes is watched, the service answers, and it is not far behind."""
-        troubles = self._journal.troubles()
-        watching = [
-            f"{source.removeprefix(SOURCE)}: {given}"
-            for source, given in troubles.items()
-            if source.startswith(SOURCE) and not given.startswith(UNKNOWN_KIND)
-        ]
-        service = troubles.get(SERVICE, "")
-        behind = self._behind_seconds()
-        caught_up = behind <= _BEHIND_SECONDS
-        if self._leader is not None and caught_up:
-            given = f"stands by, {self._leader or 'no process'} leads"
-        elif self._rejected is None:
-            caught_up, given = False, f"not once since the start, {behind:.0f} s ago"
-        else:
-            given = f"{behind:.1f} s behind, {self._rejected} rejected"
-        return [
-            Check("kubernetes-watched", not watching, "; ".join(watching)),
-            Check("service-answers", not service, service),
-            Check("caught-up", caught_up, given),
-        ]
-
-    def _behind_seconds(self) -> float:
-        return time.monotonic() - self._settled_at
-
-
-class Reconciler:
-    """A reconciler that compares the store with what the service holds, and sends the difference.
-
-    Order: pods that end, reservations that end, nodes that go, nodes that come or change, pods that come or
-    change, then reservations: the service finds room for these beside what runs. So room is given back before
-    it is asked for, and a node is there before its pods; pods of a node that the service does not have wait
-    for it. A node that was sent closed is opened once its own pods are sent, not once all are: the pods of a
-    large cluster take minutes. Whatever is not done when a call fails stays due.
-    """
-
-    def __init__(
-        self,
-        service: ServiceCluster,
-        store: InformerStore,
-        journal: Journal,
-        asked: Asked,
-        namespaces: Collection[str],
-        progress: Callable[[str], None],
-        claim_patience: float,
-        events: RejectionEvents | None = None,
-    ) -> None:
-        self._service = service
-        self._store = store
-        self._journal = journal
-        self._sending = Sending(journal, lambda: progress(self.summary()), store, events)
-        self._pods = ReconciledPods(service, store, self._sending, asked, namespaces)
-        self._reservations = ReconciledReservations(service, store, self._sending)
-        self._nodes = ReconciledNodes(service, store, self._sending, self._pods, self._reservations)
-        self._claims = ExpiringClaims(service, store, self._pods, journal, asked, claim_patience)
-
-    @property
-    def rejected(self) -> int:
-        """Return how many things the service refuses as they are."""
-        return len(self._sending.rejections)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Return the numbers of nodes, pods and reservations held, and of pods that wait for their node."""
-        return {
-            "nodes": len(self._nodes),
-            "pods": len(self._pods),
-            "reservations": len(self._reservations),
-            "waiting": self._pods.waiting,
-        }
-
-    def summary(self) -> str:
-        """Return what the service holds, in a line."""
-        waiting = f", waiting {self._pods.waiting}" if self._pods.waiting else ""
-        kept = f", reservations {len(self._reservations)}" if len(self._reservations) else ""
-        return f"nodes {len(self._nodes)}, pods {len(self._pods)}{waiting}{kept}, rejected {self.rejected}"
-
-    def compare(self) -> None:
-        """Read what the service holds; all that may differ becomes due.
-
-        Raises ServiceError, ApiServerError.
-        """
-        if self._service.create_if_missing():
-            self._journal.note("the cluster is new")
-        self._sending.rejections.forgive()
-        self._nodes.compare()
-        self._reservations.compare()
-        self._pods.compare()
-        self.look_at(self._store.keys())
-
-    def look_at(self, keys: Iterable[Key]) -> None:
-        """Note objects that may have changed."""
-        found = set(keys)
-        pods = {key for key in found if key.kind is ObjectKind.POD}
-        self._pods.look_at(pods)
-        reservations = {key for key in found if key.kind is ObjectKind.RESERVATION}
-        self._reservations.look_at(reservations)
-        # A topology is sent with its node.
-        self._nodes.look_at(Key(ObjectKind.NODE, "", key.name) for key in found - pods - reservations)
-
-    def look_at_claims(self) -> None:
-        """Find claims without a pod. Raises ServiceError, ApiServerError."""
-        self._claims.look()
-
-    @property
-    def gathers(self) -> bool:
-        """Return whether pods that are due may wait a moment for others."""
-        return self._pods.gathers
-
-    def settle(self, *, gathering: bool = False) -> int:
-        """Send what is due; return how many calls changed something.
-
-        Raises ServiceError, ApiServerError; the rest stays due.
-
-        With `gathering`, pods that come one after another wait for each other, and reservations for them.
-        Calls that give back room do not wait.
-        """
-        self._pods.end(self._store.ended())
-        self.look_at(self._sending.rejections.ripe())
-        changes = self._pods.release_ended()
-        changes += self._reservations.delete_gone()
-        changes += self._nodes.delete_gone()
-        changes += self._nodes.put()
-        if gathering and self.gathers:
-            return changes
-        for taken, complete in self._pods.put(self._nodes.has):
-            changes += taken + self._nodes.open(complete)
-        changes += self._nodes.open()
-        return changes + self._reservations.put()
-
-    def settle_all(self) -> None:
-        """Send what is due, and conflicts again as long as some of them succeed.
-
-        Raises ServiceError, ApiServerError.
-        """
-        self.settle()
-        while conflicts := self._sending.rejections.ripen():
-            self.look_at(conflicts)
-            if not self.settle():
-                return
-
+from placement.sync.watched_collections import collections
+from placement.sync.watched_objects import ObjectKind, WatchedObject
+from placement.sync.watching import Watching, list_into
 
 _LOOK_AGAIN_SECONDS = 1.0
 # Finds what changed in the service without having changed in Kubernetes; sends nothing where all is well.
@@ -240,7 +30,7 @@ _COMPARE_EVERY_SECONDS = 600.0
 
 
 class Synchronization:
-    """A synchronization that keeps one cluster of the service equal to one Kubernetes cluster."""
+    """The synchronization of one cluster of the service with one Kubernetes cluster."""
 
     def __init__(
         self,
@@ -279,12 +69,12 @@ class Synchronization:
         self._compare_at = self._look_at_claims_at = 0.0
 
     def _asked_for(self, pod: PodId) -> WatchedObject | None:
-        """Return that very pod as Kubernetes has it now, None if it is gone. Raises ApiServerError."""
+        """Return the pod with that uid from Kubernetes, None if it is gone. Raises ApiServerError."""
         found = self._api_server.get(object_path(pods_path(pod.namespace), pod.name))
         if found is None:
             return None
-        _, seen = self._pods.seen(found)
-        return seen if seen.uid == pod.uid else None
+        _, watched = self._pods.watched(found)
+        return watched if watched.uid == pod.uid else None
 
     def once(self) -> int:
         """List everything and send the difference; return how much was rejected. Raises PlacementError."""
@@ -369,47 +159,3 @@ class Synchronization:
             self._reconciler = self._new_reconciler()
             self._compare_at = self._look_at_claims_at = 0.0
         return False
-
-
-# A port of its own on which the synchronization tells of its health and its figures.
-
-
-def serve_health(host: str, port: int, checks: Callable[[], Sequence[Check]]) -> None:
-    """Answer /livez, /readyz, /healthcheck and /metrics there, from threads that end with the process.
-
-    Raises PlacementError naming the options if it cannot listen there.
-    """
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            path, _, query = self.path.partition("?")
-            if path == probes.METRICS:
-                figures = exposition()
-                size = {"Content-Length": str(len(figures))}
-                self._send(200, {"Content-Type": CONTENT_TYPE_PLAIN_0_0_4, **size}, figures)
-            elif path in probes.PATHS:
-                accept = self.headers.get("Accept") or ""
-                probe = probes.answer(self.command, path, query, accept, checks)
-                self._send(probe.status, probe.headers, probe.body.encode())
-            else:
-                self._send(404, {"Content-Length": "0"}, b"")
-
-        do_HEAD = do_GET
-
-        def _send(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Log nothing: requests that come every few seconds tell nothing."""
-
-    try:
-        server = ThreadingHTTPServer((host, port), Handler)
-    except OSError as error:
-        reason = error.strerror or error
-        raise PlacementError(f"--health-host {host} --health-port {port}: {reason}") from None
-    threading.Thread(target=server.serve_forever, name="health", daemon=True).start()

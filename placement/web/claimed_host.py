@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from placement.allocations.statements.lists import ListedHolding
-from placement.pods.views import CpuView, HostView, NodeView
-from placement.web.host_drawing import FREE
+from placement.pods.services.node_view import CpuView, NodeView
+from placement.pods.services.views import HostView
+from placement.web.host_boxes import FREE
 
 _THIS_CLAIM = "this claim"
 _CPU_CLASSES = ("PCPU", "VCPU")

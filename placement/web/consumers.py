@@ -10,49 +10,59 @@ from typing import Any, NamedTuple
 from flask import Response, request
 from markupsafe import Markup
 
+from placement.allocations.candidates import CandidateSearch
+from placement.allocations.claims import Claims
+from placement.allocations.holdings import Listings
 from placement.allocations.schemas import ConsumerPageSchema
+from placement.common.titles import consumer_title, short_id
 from placement.engine.domain.audit import AuditFilter
-from placement.engine.domain.errors import BadRequest, Forbidden, NotFound
+from placement.engine.domain.claims import UNKNOWN_CONSUMER_TYPE, AllocationFilter
+from placement.engine.domain.errors import BadRequest, Forbidden, NotFound, parameter
 from placement.engine.domain.identifiers import normalize_uuid
-from placement.engine.domain.inventories import UNKNOWN_CONSUMER_TYPE, AllocationFilter
-from placement.http.context import use_cases
-from placement.http.gate import cluster_of_query
+from placement.http.context import service
 from placement.http.schemas import dump
+from placement.http.targets import cluster_of_query
 from placement.pods.schemas import PodSchema, PodsSchema
-from placement.pods.statements import PodFilter
-from placement.pods.views import HostView
+from placement.pods.services.finder import Finder
+from placement.pods.services.pods import Pods
+from placement.pods.services.views import HostView, HostViews
+from placement.pods.store.statements import PodFilter
 from placement.web import units
-from placement.web.changes import history_of
-from placement.web.host_drawing import HostDrawing, drawing_of
-from placement.web.hosts import seen
-from placement.web.records import rows_of, since_and_last
-from placement.web.search_results import summed
-from placement.web.templating import (
+from placement.web.answers import (
     HTML,
-    Table,
+    PageTable,
     address,
     choices,
-    clusters,
-    escaped,
     marker,
-    may,
-    page,
-    require,
+    refuse_others,
     same_page,
     shown,
     to,
     wanted,
 )
+from placement.web.callers import clusters, may, require
+from placement.web.changes import history_of
+from placement.web.host_boxes import HostDrawing
+from placement.web.host_drawing import drawing_of
+from placement.web.hosts import seen
+from placement.web.records import rows_of, since_and_last
+from placement.web.templating import escaped, page
 
 _PAGE = 50
 _MOST_HOSTS, _MOST_NAMES = 4, 2
-_NO_TABLE: Table = ((), ())
+_NO_TABLE: PageTable = ((), ())
 _POD = ("namespace", "name", "node", "qos_class", "phase", "cpuset", "consumer_uuid")
 _WHO = ("consumer_uuid", "consumer_type", "project_id", "user_id")
 
 
+def _host(called: str) -> str:
+    """Return the uuid of a host. Raises BadRequest for an unknown name."""
+    return service(CandidateSearch).called.providers({called: parameter("host")})[called]
+
+
 @page("/consumers", rule="allocations:list_all", target=cluster_of_query)
 def _consumers() -> Response:
+    refuse_others("project_id", "user_id", "consumer_type", "cluster", "host", "after")
     given = choices("project_id", "user_id", "consumer_type", "cluster", "host")
     kind = given["consumer_type"]
     filter_ = AllocationFilter(
@@ -61,15 +71,15 @@ def _consumers() -> Response:
         consumer_type=None if kind == UNKNOWN_CONSUMER_TYPE else kind,
         untyped=kind == UNKNOWN_CONSUMER_TYPE,
         cluster=given["cluster"],
-        host=given["host"],
+        host=None if given["host"] is None else _host(given["host"]),
     )
     after = request.args.get("after")
     if after is not None and normalize_uuid(after) is None:
-        raise BadRequest("after: must be the uuid that the page before ends with")
+        raise BadRequest("must be the uuid that the page before ends with", place=parameter("after"))
     if wanted() != HTML:
-        document = dump(ConsumerPageSchema, use_cases().listings.allocations(filter_, after, _PAGE))
+        document = dump(ConsumerPageSchema, service(Listings).allocations(filter_, after, _PAGE))
         return shown("consumers.html", document, lambda: _held_table(document))
-    sums, following = use_cases().listings.consumers(filter_, after, _PAGE)
+    sums, following = service(Listings).consumers(filter_, after, _PAGE)
     held: dict[str, dict[str, int]] = {}
     hosts: dict[str, dict[str, str]] = {}
     counts: Counter[str] = Counter()
@@ -80,8 +90,11 @@ def _consumers() -> Response:
         kind = row.consumer_type or UNKNOWN_CONSUMER_TYPE
         hosts.setdefault(row.consumer_uuid, {}).update((row.first_host, row.last_host))
         counts[row.consumer_uuid] = max(counts[row.consumer_uuid], row.hosts)
-        name = names.get(row.consumer_uuid, "")
-        owners[row.consumer_uuid] = (row.consumer_uuid, kind, name, row.project_id, row.user_id)
+        name = names.get(row.consumer_uuid) or consumer_title(row.consumer_type, row.consumer_uuid)
+        owners[row.consumer_uuid] = (
+            *(row.consumer_uuid, kind, name),
+            *(row.project_id, short_id(row.project_id), row.user_id, short_id(row.user_id)),
+        )
     amounts = [
         (_links(hosts[uuid], counts[uuid]), units.summary(held[uuid]), units.pairs(held[uuid]))
         for uuid in owners
@@ -111,14 +124,14 @@ def _links(hosts: Mapping[str, str], count: int) -> Markup:
 
 
 def _names_of_pods(uids: Collection[str], cluster: str | None = None) -> Mapping[str, str]:
-    return use_cases().finder.names_of_pods(uids) if may("clusters:pods:list", cluster) else {}
+    return service(Finder).names_of_pods(uids) if may("clusters:pods:list", cluster) else {}
 
 
 def _name(holder: Mapping[str, Any] | None) -> str:
     if holder is None:
         return ""
-    owner, uuid = f"{holder['project_id']}/{holder['user_id']}", holder["consumer_uuid"]
-    return _names_of_pods([uuid]).get(uuid, owner)
+    uuid = holder["consumer_uuid"]
+    return _names_of_pods([uuid]).get(uuid) or consumer_title(holder["consumer_type"], uuid)
 
 
 def _held_table(document: dict[str, Any]) -> Any:
@@ -136,8 +149,8 @@ def _consumer(uuid: str) -> Response:
     """Show one consumer. Raises NotFound if it holds nothing and the caller sees no record of it."""
     normal = normalize_uuid(uuid)
     if normal is None:
-        raise NotFound(f"{uuid} is no uuid; look for a name above.")
-    page_of_one = use_cases().listings.allocations(AllocationFilter(consumer_uuid=normal), None, 1)
+        raise NotFound(f"{uuid} is not a UUID; search for a name above.")
+    page_of_one = service(Listings).allocations(AllocationFilter(consumer_uuid=normal), None, 1)
     document = dump(ConsumerPageSchema, page_of_one)
     history = history_of(AuditFilter(consumer_id=normal))
     if not document["consumers"] and not history:
@@ -152,12 +165,10 @@ def _consumer(uuid: str) -> Response:
         lambda: _held_table(document),
         uuid=normal,
         holder=holder,
-        name=_names_of_pods([normal]).get(normal, f"{holder['project_id']}/{holder['user_id']}")
-        if holder
-        else "",
+        name=_name(holder),
         changes=None if history is None else rows_of(history),
         records=since_and_last(history or ()),
-        held=units.summary(summed(each["resources"] for each in holder["allocations"].values()))
+        held=units.summary(units.summed(each["resources"] for each in holder["allocations"].values()))
         if holder
         else "",
         drawn=_drawn(holder["allocations"] if holder and wanted() == HTML else ()),
@@ -174,7 +185,7 @@ class Drawn(NamedTuple):
 
 def _drawn(uuids: Collection[str]) -> Drawn:
     """Return the hosts of these providers that the caller may see, as drawn."""
-    roots = use_cases().host_views.roots_of(uuids) if uuids else []
+    roots = service(HostViews).roots_of(uuids) if uuids else []
     hosts = []
     for root in roots[:_MOST_HOSTS]:
         with suppress(Forbidden, NotFound):
@@ -185,12 +196,13 @@ def _drawn(uuids: Collection[str]) -> Drawn:
 
 @page("/consumers/<uuid>/release", "POST", "allocations:delete")
 def _release(uuid: str) -> Response:
-    use_cases().claims.release(normalize_uuid(uuid) or uuid)
+    service(Claims).release(normalize_uuid(uuid) or uuid)
     return to(address(f"/consumers/{uuid}"))
 
 
 @page("/pods")
 def _pods() -> Response:
+    refuse_others("cluster", "namespace", "node", "qos", "marker")
     cluster = request.args.get("cluster", "")
     names = [cluster]
     if not cluster:
@@ -202,17 +214,19 @@ def _pods() -> Response:
         require("clusters:pods:list", cluster)
     filter_ = PodFilter(given["namespace"], given["node"], given["qos"])
     if wanted() != HTML:
-        listed = use_cases().pods.listed(cluster, filter_, after, _PAGE)
+        listed = service(Pods).listed(cluster, filter_, after, _PAGE)
         document = dump(PodsSchema, listed, context=cluster)
         return shown(
             "pods.html", document, (_POD, ([pod[name] for name in _POD] for pod in document["pods"]))
         )
-    pods, following = use_cases().pods.heads(cluster, filter_, after, _PAGE) if cluster else ([], None)
+    pods, following = service(Pods).heads(cluster, filter_, after, _PAGE) if cluster else ([], None)
     return shown(
         "pods.html",
         {},
         _NO_TABLE,
-        pods=escaped([cell or "" for cell in pod[1:]] for pod in pods),
+        pods=escaped(
+            [pod.namespace, pod.name, pod.node or "", pod.qos, pod.phase, pod.cpuset] for pod in pods
+        ),
         cluster=cluster,
         given=given,
         clusters=names,
@@ -222,7 +236,7 @@ def _pods() -> Response:
 
 @page("/pods/<cluster>/<namespace>/<name>", rule="clusters:pods:show")
 def _pod(cluster: str, namespace: str, name: str) -> Response:
-    answer = use_cases().pods.get(cluster, namespace, name)
+    answer = service(Pods).get(cluster, namespace, name)
     document = dump(PodSchema, answer, context=cluster)
     history = history_of(AuditFilter(targets=(f"{cluster}/{namespace}/{name}",)))
     places = [answer.resource_provider] if answer.resource_provider and wanted() == HTML else ()
@@ -241,5 +255,5 @@ def _pod(cluster: str, namespace: str, name: str) -> Response:
 
 @page("/pods/<cluster>/<namespace>/<name>/release", "POST", "clusters:pods:delete")
 def _release_pod(cluster: str, namespace: str, name: str) -> Response:
-    use_cases().pods.delete(cluster, namespace, name)
+    service(Pods).delete(cluster, namespace, name)
     return to(address("/pods", cluster=cluster))

@@ -12,33 +12,31 @@ from flask import Response, request
 from placement.engine.domain.errors import NotFound
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.engine.numa.cpus import format_cpu_list
-from placement.http.context import use_cases
+from placement.http.context import service
 from placement.http.schemas import dump
 from placement.pods.schemas import CapacityRecordSchema, NodeSchema
-from placement.pods.views import HostView, NodeView
+from placement.pods.services.clusters import Clusters
+from placement.pods.services.node_view import NodeView
+from placement.pods.services.views import HostView, HostViews
 from placement.providers.statements.clusters import Aggregate
+from placement.providers.use_history import UseHistory
 from placement.web import units
+from placement.web.answers import address, html, shown, to
+from placement.web.callers import clusters, may, require
 from placement.web.claimed_host import after_claim
-from placement.web.host_drawing import Lacks, drawing_of, plain
-from placement.web.requests import claim_of
-from placement.web.templating import (
-    address,
-    clusters,
-    html,
-    may,
-    page,
-    require,
-    shown,
-    to,
-)
-
-# A caller that may list clusters may ask for a host; `seen` requires the rest, which depends on whether the
-# host is a node of a cluster.
+from placement.web.claims import claim_of
+from placement.web.host_boxes import plain
+from placement.web.host_drawing import Lacks, drawing_of
+from placement.web.templating import page
 
 
 def seen(uuid: str) -> HostView:
-    """Return the tree that a provider is in. Raises NotFound, Forbidden."""
-    return use_cases().host_views.show(normalize_uuid(uuid) or uuid, _check)
+    """Return the tree that a provider is in. Raises NotFound, Forbidden.
+
+    A caller that may list clusters may ask for a host. The rest is required here, as it depends on whether
+    the host is a node of a cluster.
+    """
+    return service(HostViews).show(normalize_uuid(uuid) or uuid, _check)
 
 
 def _check(cluster: str | None) -> None:
@@ -51,7 +49,7 @@ def _check(cluster: str | None) -> None:
 
 @page("/nodes/<cluster>/<node>", rule="clusters:nodes:show")
 def _node(cluster: str, node: str) -> Response:
-    uuid = next((each.root_uuid for each in use_cases().clusters.nodes(cluster) if each.name == node), None)
+    uuid = next((each.root_uuid for each in service(Clusters).nodes(cluster) if each.name == node), None)
     if uuid is None:
         raise NotFound(f"No node {node} found in cluster {cluster}; it may have been deleted.")
     return to(address(f"/hosts/{uuid}"))
@@ -85,7 +83,7 @@ def _host(uuid: str) -> Response:
         pools=[] if host.view is None else _pools(host.view),
         marked=asked_for,
         lacks=sentences,
-        days=use_cases().use_history.of_host(host.root.id),
+        days=service(UseHistory).of_host(host.root.id),
         history=_history(host),
         sees_consumers=may("allocations:list"),
     )
@@ -127,15 +125,15 @@ def _drawing(uuid: str) -> Response:
 @page("/hosts/<uuid>/providers")
 def _providers(uuid: str) -> Response:
     host = seen(uuid)
-    aggregates = use_cases().host_views.aggregates([member.id for member in host.members])
+    aggregates = service(HostViews).aggregates([member.id for member in host.members])
     document = _stored(host, aggregates)
     return shown("providers.html", document, lambda: _table(host), host=host, aggregates=aggregates)
 
 
 def _document(host: HostView) -> Any:
     if host.node is not None:
-        return dump(NodeSchema, use_cases().clusters.node(host.node.cluster, host.node.name))
-    return _stored(host, use_cases().host_views.aggregates([member.id for member in host.members]))
+        return dump(NodeSchema, service(Clusters).node(host.node.cluster, host.node.name))
+    return _stored(host, service(HostViews).aggregates([member.id for member in host.members]))
 
 
 def _stored(host: HostView, aggregates: Mapping[int, Sequence[Aggregate]]) -> dict[str, Any]:

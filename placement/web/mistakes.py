@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from placement.engine.domain.errors import Finding, RequestPlace
 from placement.http.query_grammar import OF_ALL, OF_GROUPS, OWN, SPLITS
 
-_WORD = re.compile(r"[A-Za-z_][\w-]*(?:\.[\w-]+)*|-?\d+(?:\.\d+)?")
-_QUOTED = re.compile(r"'([\w.-]+)'")
 _PARAMETERS = [each.name.removesuffix("{S}") for each in (*OF_GROUPS, *OF_ALL, *OWN, *SPLITS)]
 _WITH_SUFFIX = re.compile(rf"(?:{'|'.join(_PARAMETERS)})[\w-]*")
 
@@ -34,7 +32,8 @@ _LABELS = {
     "cluster": "Cluster",
     "order_by": "Best first by",
 }
-_PLACE = re.compile(r"(?:flavor\.|world\.|goal\.)?(\w+)(?:\[(\d+)\])?: ")
+# The parts of a body that a form spreads out.
+_SPREAD = frozenset({"flavor", "world", "goal"})
 
 
 class Mistake(NamedTuple):
@@ -58,22 +57,19 @@ class Mistake(NamedTuple):
         return f"{self.before}{self.instead}{self.after}"
 
 
-def mistake(message: str, text: str, names: Collection[str]) -> Mistake:
-    """Return what is wrong with a query; `names` are the classes, traits and clusters that it may name."""
-    # The parameters that there are, which follow, name nothing that is wrong.
-    about = re.split("; there are |; did you mean ", message)[0]
-    mentioned = set(_QUOTED.findall(about)) or set(_WORD.findall(about))
-    words = [found for found in _WORD.finditer(text) if found[0] in mentioned]
-    strange = [found for found in words if found[0] not in names and not _WITH_SUFFIX.fullmatch(found[0])]
-    if not strange:
-        return Mistake(message)
-    found = strange[-1]
-    before, after = text[: found.start()], text[found.end() :]
-    is_parameter = after.startswith("=") and (not before or before.endswith("&"))
-    like = get_close_matches(found[0], _PARAMETERS if is_parameter else names, 1)
-    like = like or get_close_matches(found[0].upper(), () if is_parameter else names, 1)
-    instead = like[0] if like else ""
-    return Mistake(about if like else message, before, found[0], after, instead)
+def mistake(finding: Finding, form: Mapping[str, str], meant: Sequence[str] = ()) -> Mistake:
+    """Return what is wrong with a form; `form` has the texts of its fields, `meant` names that are alike."""
+    field = _field(finding.place)
+    is_in_query = re.search(rf"(?:^|&){re.escape(field)}=", form.get("query", "")) is not None
+    label = None if is_in_query else _LABELS.get(field)
+    message = str(finding) if label is None else f"{label}: {finding.what}"
+    name, text = _shown_in(field, form)
+    span = _span(text, finding.value, finding.place.field)
+    if span is None:
+        return Mistake(message, field=name)
+    start, end = span
+    instead = meant[0] if meant else ""
+    return Mistake(message, text[:start], text[start:end], text[end:], instead, field=name)
 
 
 def is_of_query(parameter: str) -> bool:
@@ -81,9 +77,26 @@ def is_of_query(parameter: str) -> bool:
     return _WITH_SUFFIX.fullmatch(parameter) is not None and parameter not in _LABELS
 
 
-def in_field(message: str) -> str:
-    """Return a message with the name of its field as pages have it in place of the one that the API has."""
-    place = _PLACE.match(message)
-    if place is None or place[1] not in _LABELS:
-        return message
-    return f"{_LABELS[place[1]]}: {message[place.end() :]}"
+def _field(place: RequestPlace) -> str:
+    """Return the name of the field of a form that has what stands at a place; empty if none has it."""
+    if not place.is_pointer:
+        return place.field
+    steps = [step for step in place.field.split("/")[1:] if step not in _SPREAD]
+    is_whole = len(steps) == 1 or (len(steps) == 2 and steps[1].isdecimal())
+    return steps[0] if is_whole else ""
+
+
+def _shown_in(field: str, form: Mapping[str, str]) -> tuple[str, str]:
+    """Return the field of the form in which the value is, by its name, and its text."""
+    # The page calls the hosts of a plan so.
+    name = "hosts" if field == "empty" else field
+    return (name, form[name]) if name in form and name != "query" else ("query", form.get("query", ""))
+
+
+def _span(text: str, value: str, parameter: str) -> tuple[int, int] | None:
+    """Return where in a text the wrong word stands: the value, else all that is given for the parameter."""
+    if value:
+        found = re.search(rf"(?<![\w.-]){re.escape(value)}(?![\w.-])", text)
+        return found and found.span()
+    found = re.search(rf"(?:^|&){re.escape(parameter)}=([^&]*)", text) if parameter else None
+    return found and found.span(1)

@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 from flask import Response
 
-from placement.engine.domain.errors import BadRequest
-from placement.http.context import use_cases
-from placement.http.gate import cluster_of_query
+from placement.allocations.holdings import Holdings
+from placement.common.titles import consumer_title
+from placement.engine.domain.errors import BadRequest, parameter
+from placement.http.context import component, service
 from placement.http.schemas import dump
-from placement.planning.goals import TIME_UP
-from placement.planning.making_room import PlanLimits
+from placement.http.targets import cluster_of_query
+from placement.planning.goal_results import TIME_UP
+from placement.planning.limits import USUAL_MOVES, PlanLimits
 from placement.planning.plans import (
     DEFRAGMENT,
     EMPTY,
@@ -25,13 +27,18 @@ from placement.planning.plans import (
     Move,
     Plan,
     PlanRequest,
+    PlanSettings,
 )
 from placement.planning.schemas import PlanShownSchema
-from placement.web import units
-from placement.web.capacity import request_kind
-from placement.web.requests import answered, as_query, chosen_kind, shown_answer, typed_query
-from placement.web.search_results import query_text, summed
-from placement.web.templating import asked, may, page, whole
+from placement.planning.service import Plans
+from placement.pods.services.finder import Finder
+from placement.pods.services.views import HostViews
+from placement.web import requests, units
+from placement.web.answers import asked, refuse_others, whole
+from placement.web.callers import may
+from placement.web.capacity import number_of, request_kind
+from placement.web.mending import query_text
+from placement.web.templating import page
 
 GOALS = {
     FIT: "Make requests fit",
@@ -44,7 +51,7 @@ HOW = {
     EVICTION: "evict: Kubernetes ends the pod, and its controller starts it again on the new node.",
 }
 _DONE = {FIT: ("make room for", "request"), EMPTY: ("empty", "host"), FREE: ("free", "host")}
-_USUAL_MOVES, _MOST = 20, 1000
+_MOST = 1000
 _LEFT_SHOWN = 50
 _COLUMNS = ("step", "consumer", "project", "user", "from", "to", "by", "pod", "cpuset")
 # The fields that show that the form is filled in; each goal reads some of them.
@@ -59,16 +66,17 @@ def _cluster_of_form() -> dict[str, str]:
 @page("/moves", rule="plans:make", target=cluster_of_query)
 @page("/moves", "POST", "plans:make", target=_cluster_of_form, reads=True)
 def _moves() -> Response:
-    if moved := as_query("/moves"):
+    if moved := requests.as_query("/moves"):
         return moved
+    refuse_others(*requests.FIELDS, "goal", "count", "hosts", "free", "moves")
     given = asked()
     goal = given.get("goal", FIT)
     if goal not in GOALS:
-        raise BadRequest(f"goal: {goal!r} is none of {', '.join(GOALS)}")
-    kind = chosen_kind()
-    plan, mistakes = answered(lambda: _planned(goal, kind, given), given, _FILLED)
+        raise BadRequest(f"{goal!r} is not one of {', '.join(GOALS)}", place=parameter("goal"))
+    kind = requests.chosen_kind()
+    plan, mistakes = requests.answered(lambda: _planned(goal, kind, given), given, _FILLED)
     names = {} if plan is None else {host.uuid: host.name or host.uuid for host in plan.hosts}
-    return shown_answer(
+    return requests.shown_answer(
         "moves.html",
         plan,
         mistakes,
@@ -78,12 +86,23 @@ def _moves() -> Response:
         goals=GOALS,
         plan=plan,
         names=names,
-        moves=[] if plan is None else [PlannedMove(move, _sums(move)) for move in plan.moves],
-        left=[] if plan is None else list(_left(plan)),
         heading="" if plan is None else _heading(plan),
-        how={} if plan is None else {by: HOW[by] for by in HOW if any(move.by == by for move in plan.moves)},
+        number_of=number_of,
+        usual_moves=USUAL_MOVES,
         command="" if plan is None else _command(goal, kind, given),
+        **_moves_of(plan),
     )
+
+
+def _moves_of(plan: Plan | None) -> dict[str, Any]:
+    """Return the moves of a plan, how each kind of them is made, and the consumers that stay."""
+    if plan is None:
+        return {"moves": [], "left": [], "how": {}}
+    return {
+        "moves": [PlannedMove(move, units.summed(move.after.values())) for move in plan.moves],
+        "left": list(_left(plan)),
+        "how": {by: HOW[by] for by in HOW if any(move.by == by for move in plan.moves)},
+    }
 
 
 class PlannedMove(NamedTuple):
@@ -107,12 +126,12 @@ def _left(plan: Plan) -> Iterator[StayingConsumer]:
     """Yield the first consumers that stay."""
     shown = plan.left[:_LEFT_SHOWN]
     uuids = {each.consumer for each in shown}
-    pods = use_cases().finder.names_of_pods(uuids)
-    holders = use_cases().holdings.of_consumers(uuids) if may("allocations:list") else {}
-    places = use_cases().host_views.places({each.host for each in shown})
+    pods = service(Finder).names_of_pods(uuids)
+    holders = service(Holdings).of_consumers(uuids) if may("allocations:list") else {}
+    places = service(HostViews).places({each.host for each in shown})
     for each in shown:
         holder = holders.get(each.consumer)
-        owner = each.consumer if holder is None else f"{holder.consumer.project_id}/{holder.consumer.user_id}"
+        owner = consumer_title(None if holder is None else holder.consumer.consumer_type, each.consumer)
         host = places[each.host].name if each.host in places else each.host
         yield StayingConsumer(each.consumer, pods.get(each.consumer, owner), each.host, host, each.why)
 
@@ -132,23 +151,22 @@ def _heading(plan: Plan) -> str:
     return f"{moves} would {do} {of}"
 
 
-def _sums(move: Move) -> Mapping[str, int]:
-    return summed(move.after.values())
-
-
 def _planned(goal: str, kind: str, given: Mapping[str, str]) -> Plan:
-    limits = PlanLimits(_number(given, "moves", _USUAL_MOVES))
+    limits = PlanLimits(_number(given, "moves", USUAL_MOVES))
+    request = PlanRequest(_goal(goal, kind, given), limits, given.get("cluster") or None)
+    return service(Plans).make(request, component(PlanSettings))
+
+
+def _goal(goal: str, kind: str, given: Mapping[str, str]) -> Goal:
+    """Return the goal in a form. Raises BadRequest naming a field."""
     if goal == EMPTY:
         hosts = _hosts(given)
         if not hosts:
-            raise BadRequest("hosts: name at least one host, by its name or uuid")
-        wanted = Goal(EMPTY, hosts=hosts)
-    elif goal == FREE:
-        wanted = Goal(FREE, count=_number(given, "free", 1))
-    else:
-        wanted = Goal(goal, request_kind(kind, given), _number(given, "count", 1) if goal == FIT else 1)
-    request = PlanRequest(wanted, limits, given.get("cluster") or None)
-    return use_cases().plans.make(request)
+            raise BadRequest("name at least one host, by its name or uuid", place=parameter("hosts"))
+        return Goal(EMPTY, hosts=hosts)
+    if goal == FREE:
+        return Goal(FREE, count=_number(given, "free", 1))
+    return Goal(goal, request_kind(kind, given), _number(given, "count", 1) if goal == FIT else 1)
 
 
 def _hosts(given: Mapping[str, str]) -> list[str]:
@@ -172,13 +190,15 @@ def _command(goal: str, kind: str, given: Mapping[str, str]) -> str:
         words += ["--count", str(_number(given, "count", 1))]
     if given.get("cluster"):
         words += ["--cluster", given["cluster"]]
-    return shlex.join([*words, "--moves", str(_number(given, "moves", _USUAL_MOVES)), "--save", "plan.json"])
+    if kind == "flavor":
+        words += (f"--aggregate={name}" for name in requests.aggregates_in(given))
+    return shlex.join([*words, "--moves", str(_number(given, "moves", USUAL_MOVES)), "--save", "plan.json"])
 
 
 def _kind_words(kind: str, given: Mapping[str, str]) -> Iterator[str]:
     """Yield the arguments that describe a query, or a flavor; a pod is read from a file."""
     if kind == "query":
-        yield f"query:{query_text(typed_query(given))}"
+        yield f"query:{query_text(requests.typed_query(given))}"
     elif kind == "pod":
         yield "pod.yaml"
     else:

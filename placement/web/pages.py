@@ -8,41 +8,44 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from flask import Flask, Response, current_app, request, send_from_directory
+from flask import Flask, Response, request, send_from_directory
 from werkzeug.exceptions import HTTPException
 
 from placement import DISTRIBUTION
 from placement.common.documents import MOST_FORM_BYTES, MOST_FORM_FIELDS
+from placement.common.titles import consumer_title
 from placement.engine.domain.errors import BadRequest, NotFound, PlacementError
-from placement.flavors.nova.flavor import FlavorRefused
-from placement.http import context, operations
-from placement.http.context import OPEN_PATHS, Caller, HttpError, Relayed, use_cases
+from placement.flavors.nova.problems import FlavorRefused
+from placement.http import bodies, context
+from placement.http.context import service
 from placement.http.credentials import PAGES
+from placement.http.errors import HttpError, Relayed, render, status_of
 from placement.http.middleware import below
+from placement.http.registry import registry_of
+from placement.http.strategies.authentication import Authentication
+from placement.providers.fleet import Hosts
+
+# All modules that are imported so add their pages to the blueprint.
+from placement.web import answers, session, templating, units
 from placement.web import capacity as capacity
 from placement.web import changes as changes
+from placement.web import claims as claims
 from placement.web import consumers as consumers
 from placement.web import fleet_map as fleet_map
 from placement.web import hosts as hosts
 from placement.web import moves as moves
+from placement.web import orphans as orphans
+from placement.web import overview as overview
 from placement.web import requests as requests
 from placement.web import search as search
-from placement.web import session, templating, units
 from placement.web.day_lines import day_line
-from placement.web.session import PasswordRefused, Passwords
-from placement.web.templating import CSV, JSON, add_templates, address, blueprint, html, to
-
-# All modules that are imported here add their pages to the blueprint.
-
-# Pages that say what went wrong and what to do about it.
-
+from placement.web.passwords import Passwords
+from placement.web.signing_in import SIGN_IN, SIGN_OUT
+from placement.web.templating import add_templates, blueprint
 
 LOG = logging.getLogger(__name__)
-SIGN_IN, SIGN_OUT = f"{PAGES}/sign-in", f"{PAGES}/sign-out"
-_PASSWORDS = "placement_passwords"
-_WITH_PASSWORD = ("user", "password", "project", "user_domain", "project_domain")
 _ADVICE = {
-    400: "Correct what the message names, and send it again.",
+    400: "Correct the field that the message names, and send it again.",
     401: "Sign in again.",
     403: "Ask an administrator for a role to which the policy gives this rule, or sign in as another user.",
     404: "It may have been deleted or renamed, or the address has a mistake. Look for it by its name above.",
@@ -52,16 +55,16 @@ _ADVICE = {
     413: "Send less at once.",
     429: "Wait a second, then reload the page.",
     500: "Nothing was changed. The log has the details under this request id.",
-    503: "Wait a moment, then reload the page. /readyz?verbose says what is not ready.",
+    503: "Wait a moment, then reload the page. /readyz?verbose lists the checks that fail.",
 }
 
 
 def problem(status: int, *messages: str) -> Response:
     """Return a page about an error; where JSON or CSV was asked for, the error as the API has it."""
     given = [message for message in messages if message]
-    if request.args.get("format") in (JSON, CSV):
-        return context.render(status, "; ".join(given))
-    return html(
+    if request.args.get("format") in (answers.JSON, answers.CSV):
+        return render(status, "; ".join(given))
+    return answers.html(
         "problem.html",
         status,
         number=status,
@@ -72,10 +75,8 @@ def problem(status: int, *messages: str) -> Response:
     )
 
 
-blueprint.register_error_handler(PlacementError, lambda error: problem(context.status_of(error), str(error)))
-blueprint.register_error_handler(
-    FlavorRefused, lambda refused: problem(400, *(message for _, message in refused.problems))
-)
+blueprint.register_error_handler(PlacementError, lambda error: problem(status_of(error), str(error)))
+blueprint.register_error_handler(FlavorRefused, lambda refused: problem(400, *map(str, refused.findings)))
 blueprint.register_error_handler(HTTPException, lambda error: problem(error.code or 500, ""))
 
 
@@ -102,12 +103,12 @@ def _fault(error: Exception) -> Response:
 
 def _unknown() -> Response:
     """Send an unknown caller on to the sign-in page and back; JSON, CSV and scripts get 401."""
-    if request.args.get("format") in (JSON, CSV) or request.headers.get("X-Requested-With"):
-        return context.render(401, "The session has ended: sign in again.")
+    if request.args.get("format") in (answers.JSON, answers.CSV) or request.headers.get("X-Requested-With"):
+        return render(401, "The session has ended: sign in again.")
     back = request.full_path.rstrip("?") if request.method == "GET" else None
     ended = "1" if session.is_signed_in() else None
     session.forget()
-    return to(address("/sign-in", back=back, ended=ended))
+    return answers.to(answers.address("/sign-in", back=back, ended=ended))
 
 
 _FILES = Path(__file__).parent / "static"
@@ -126,7 +127,8 @@ _HEADERS = {
 
 def attach(application: Flask) -> None:
     """Add the pages to the application."""
-    application.extensions[_PASSWORDS] = Passwords()
+    registry = registry_of(application)
+    registry.add(Passwords())
     application.register_blueprint(blueprint)
     filters = {
         "amount": units.amount,
@@ -139,10 +141,12 @@ def attach(application: Flask) -> None:
         "pretty": templating.pretty,
     }
     functions = {
-        "address": templating.address,
-        "same_page": templating.same_page,
+        "address": answers.address,
+        "same_page": answers.same_page,
         "form_key": session.form_key,
-        "has_hosts": lambda: bool(use_cases().hosts.names().classes),
+        "short": templating.short,
+        "title_of": consumer_title,
+        "has_hosts": lambda: bool(service(Hosts).names().classes),
         "called": units.called,
         "counted": units.counted,
         "share": units.share,
@@ -155,19 +159,19 @@ def attach(application: Flask) -> None:
     }
     add_templates(application, filters, functions)
     files = {f"{PAGES}/static/{name}" for name in _STATIC}
-    application.extensions[OPEN_PATHS] |= frozenset({PAGES, SIGN_IN, SIGN_OUT, *files})
-    if application.extensions["placement_settings"].api.auth_strategy == "noauth2":
+    authentication = registry[Authentication]
+    authentication.open_paths |= {PAGES, SIGN_IN, SIGN_OUT, *files}
+    if authentication.believes:
         bare = application.wsgi_app
         wrapped: Any = below(f"{PAGES}/", session.believing(bare), bare)
         application.wsgi_app = wrapped  # type: ignore[method-assign]
     else:
-        strategy = application.extensions["placement_authentication"]
-        application.extensions["placement_authentication"] = session.with_sessions(strategy)
+        authentication.strategy = session.with_sessions(authentication.strategy)
 
 
 @blueprint.route(PAGES)
 def _start() -> Response:
-    return to(f"{request.script_root}{PAGES}/")
+    return answers.to(f"{request.script_root}{PAGES}/")
 
 
 @blueprint.route(f"{PAGES}/static/<name>")
@@ -187,7 +191,7 @@ def _no_page(rest: str) -> Response:
 @blueprint.before_request
 def _check_form() -> None:
     # As in the API, text that no database can hold is refused before a database is asked.
-    operations.parameters()
+    bodies.parameters()
     if request.method == "POST":
         # Cheap checks come before the form is parsed, as unknown callers send forms, too.
         request.max_content_length = MOST_FORM_BYTES
@@ -207,73 +211,3 @@ def _finish(response: Response) -> Response:
     if "Cache-Control" not in response.headers:
         response.headers["Cache-Control"] = "no-store"
     return session.keep_cookie(response)
-
-
-# Signing in and out: with a token, or with a password that Keystone makes a token of.
-
-
-@blueprint.route(SIGN_IN, methods=["GET", "POST"])
-def _sign_in() -> Response:
-    if not session.needs_sign_in():
-        return to(address("/"))
-    if request.method == "GET":
-        ended = ["Your session has ended. Sign in again to go on."] if request.args.get("ended") else []
-        return _form(ended)
-    session.check_form()
-    try:
-        token = _given_token()
-        # The gate has to know the token.
-        request.environ["HTTP_X_AUTH_TOKEN"] = token
-        context.identify(current_app.extensions["placement_authentication"]())
-    except PasswordRefused as refused:
-        return _form([str(refused)], 401)
-    except Relayed:
-        return _form(["The identity service does not know this token."], 401)
-    except HttpError as error:
-        if error.status != 401:
-            raise
-        return _form(["This token is not known here, or it has expired."], 401)
-    # Every strategy gives a user.
-    caller = context.current().caller
-    session.sign_in(token, str(caller.user_id), caller.project_id)
-    return to(_back() or address("/"))
-
-
-@blueprint.route(SIGN_OUT, methods=["POST"])
-def _sign_out() -> Response:
-    session.check_form()
-    user_id = session.sign_out()
-    if user_id is not None:
-        # The line about this request names its user.
-        context.identify(Caller(user_id, None, frozenset()))
-    return to(address("/sign-in" if session.needs_sign_in() else "/"))
-
-
-def _given_token() -> str:
-    """Return the token in the form, or one for its password. Raises PasswordRefused, saying why."""
-    token = request.form.get("token", "").strip()
-    if token:
-        return token
-    given = {name: request.form.get(name, "") for name in _WITH_PASSWORD}
-    if not given["user"] or not _uses_keystone():
-        raise PasswordRefused(
-            "Give a token." if not _uses_keystone() else "Give a token, or user and password."
-        )
-    passwords: Passwords = current_app.extensions[_PASSWORDS]
-    configuration = current_app.extensions["placement_settings"]
-    return passwords.token_for(configuration, request.remote_addr, **given)
-
-
-def _form(messages: list[str], status: int = 200) -> Response:
-    return html("sign_in.html", status, messages=messages, with_password=_uses_keystone(), back=_back() or "")
-
-
-def _uses_keystone() -> bool:
-    return bool(current_app.extensions["placement_settings"].api.auth_strategy == "keystone")
-
-
-def _back() -> str | None:
-    """Return where to go on, if that is one of our pages."""
-    found = request.values.get("back", "")
-    ours = found.startswith(f"{request.script_root}{PAGES}/") and "\\" not in found and found.isprintable()
-    return found if ours else None

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import orjson
 
+from placement.common.titles import consumer_title
 from placement.engine.domain.audit import Action, DescribedRecord, TargetKind
-from placement.pods.views import NamedPlace
 from placement.web import units
-from placement.web.search_results import summed
-from placement.web.templating import address, escaped
+from placement.web.answers import address
+from placement.web.templating import escaped
 
 # How the address of the page of what a record is about begins.
 _PLACES: dict[str, str] = {
@@ -25,7 +25,7 @@ _PLACES: dict[str, str] = {
     TargetKind.POD: "/pods/",
 }
 _MOST_NAMES = 3
-Document = Mapping[str, Any]
+RecordedDocument = Mapping[str, Any]
 
 
 class ChangeRow(NamedTuple):
@@ -53,7 +53,7 @@ def rows_of(records: Sequence[DescribedRecord]) -> list[ChangeRow]:
 @lru_cache(maxsize=512)
 def _row(record: DescribedRecord, pages: str) -> ChangeRow:
     before, after = _read(record.before), _read(record.after)
-    place = _PLACES.get(record.kind)
+    place, effect = _PLACES.get(record.kind), _EFFECTS.get(record.kind)
     return ChangeRow(
         str(record.id),
         record.recorded_at.isoformat(" ", "seconds"),
@@ -62,7 +62,7 @@ def _row(record: DescribedRecord, pages: str) -> ChangeRow:
         record.target,
         _name(record, before, after),
         f"{pages}{place}{record.target}" if place else "",
-        _effect(record, before, after),
+        "" if effect is None else effect(record, before, after),
         record.user_id or "",
         record.project_id or "",
     )
@@ -75,55 +75,22 @@ def since_and_last(records: Sequence[DescribedRecord]) -> dict[str, DescribedRec
     return {words: each for words, each in found.items() if each is not None}
 
 
-def _read(text: str | None) -> Document:
+def _read(text: str | None) -> RecordedDocument:
     return {} if text is None else orjson.loads(text)
 
 
-def _name(record: DescribedRecord, before: Document, after: Document) -> str:
-    """Return the name of what a record is about: of a consumer its project and user."""
+def _name(record: DescribedRecord, before: RecordedDocument, after: RecordedDocument) -> str:
+    """Return the name of what a record is about; a consumer is called by its type and UUID."""
     known = after or before
-    if record.kind == TargetKind.ALLOCATIONS and "project_id" in known:
-        return f"{known['project_id']}/{known['user_id']}"
+    if record.kind == TargetKind.ALLOCATIONS:
+        return consumer_title(known.get("consumer_type"), record.target)
     name = known.get("name") if record.kind == TargetKind.PROVIDER else None
     return record.provider or name or record.target
 
 
-def _effect(record: DescribedRecord, before: Document, after: Document) -> str:
-    """Return what the change did, in one line; empty if its action says it all."""
-    if record.kind == TargetKind.ALLOCATIONS:
-        return _of_allocations(record, before, after)
-    if record.kind == TargetKind.INVENTORIES:
-        totals = ({name: each["total"] for name, each in all_.items()} for all_ in (before, after))
-        return units.difference(*totals) if _is_whole(before) and _is_whole(after) else ""
-    if record.kind in (TargetKind.TRAITS, TargetKind.AGGREGATES):
-        return _of_names(before.get(record.kind, ()), after.get(record.kind, ()))
-    if record.kind == TargetKind.AGGREGATE:
-        former, name = (each.get("name") or "no name" for each in (before, after))
-        return f"{former} → {name}"
-    if record.kind == TargetKind.POD:
-        parts = {"node": "on {}", "cpuset": "CPUs {}", "qos": "{}", "phase": "{}"}
-        return ", ".join(words.format(after[name]) for name, words in parts.items() if after.get(name))
-    if record.kind == TargetKind.NODE:
-        counts = ((after.get(f"providers_{done}"), done) for done in ("created", "changed", "deleted"))
-        return ", ".join(f"{units.number(count)} providers {done}" for count, done in counts if count)
-    return ""
-
-
-def _is_whole(document: Document) -> bool:
+def _is_whole(document: RecordedDocument) -> bool:
     """Return whether a document was kept as it is: of a long one only length and hash are."""
     return "omitted_characters" not in document
-
-
-def _of_allocations(record: DescribedRecord, before: Document, after: Document) -> str:
-    if not (_is_whole(before) and _is_whole(after)):
-        return ""
-    held, holds = (summed(each.get("allocations", {}).values()) for each in (before, after))
-    came, went = (units.listed(each, _MOST_NAMES) for each in (record.hosts_after, record.hosts_before))
-    if held and holds and came != went:
-        return f"{units.summary(holds)}: {went or 'a deleted host'} → {came or 'a deleted host'}"
-    change = units.difference(held, holds)
-    where = came or went
-    return f"{change} on {where}" if change and where else change
 
 
 def _of_names(before: Sequence[str], after: Sequence[str]) -> str:
@@ -133,43 +100,55 @@ def _of_names(before: Sequence[str], after: Sequence[str]) -> str:
     return units.listed([f"{sign}{units.plain(name)}" for sign, name in signs], _MOST_NAMES)
 
 
-# One change: what differs before and after.
+_Effect = Callable[[DescribedRecord, RecordedDocument, RecordedDocument], str]
 
 
-class ChangedPart(NamedTuple):
-    """A part of a document that differs, before and after; empty where it is not there."""
-
-    name: str
-    before: str
-    after: str
-
-
-def providers_in(documents: Sequence[Document | None]) -> set[str]:
-    """Return the uuids of the providers of the allocations in some documents."""
-    return {uuid for document in documents for uuid in (document or {}).get("allocations", ())}
-
-
-def differences(
-    before: Document | None, after: Document | None, places: Mapping[str, NamedPlace]
-) -> list[ChangedPart]:
-    """Return the parts that differ; amounts have their units, and providers their names."""
-    old, new = dict(_parts(before or {}, places)), dict(_parts(after or {}, places))
-    names = [*old, *(name for name in new if name not in old)]
-    pairs = ((name, old.get(name, ""), new.get(name, "")) for name in names)
-    return [ChangedPart(*each) for each in pairs if each[1] != each[2]]
+def _of_allocations(record: DescribedRecord, before: RecordedDocument, after: RecordedDocument) -> str:
+    if not (_is_whole(before) and _is_whole(after)):
+        return ""
+    held, holds = (units.summed(each.get("allocations", {}).values()) for each in (before, after))
+    came, went = (units.listed(each, _MOST_NAMES) for each in (record.hosts_after, record.hosts_before))
+    if held and holds and came != went:
+        return f"{units.summary(holds)}: {went or 'a deleted host'} → {came or 'a deleted host'}"
+    change = units.difference(held, holds)
+    where = came or went
+    return f"{change} on {where}" if change and where else change
 
 
-def _parts(document: Document, places: Mapping[str, NamedPlace]) -> Iterator[tuple[str, str]]:
-    """Yield the parts of a document with a name each."""
-    for name, value in document.items():
-        if name == "allocations":
-            for uuid, amounts in value.items():
-                called = places[uuid].name if uuid in places else uuid
-                for of, amount in amounts.items():
-                    yield f"{called}, {units.plain(of)}", units.amount(amount, of)
-        elif isinstance(value, Mapping):
-            yield from ((f"{name}, {inner}", text) for inner, text in _parts(value, places))
-        elif isinstance(value, list):
-            yield name, ", ".join(map(str, value))
-        elif value is not None:
-            yield name, str(value)
+def _of_inventories(record: DescribedRecord, before: RecordedDocument, after: RecordedDocument) -> str:
+    if not (_is_whole(before) and _is_whole(after)):
+        return ""
+    return units.difference(
+        *({name: each["total"] for name, each in all_.items()} for all_ in (before, after))
+    )
+
+
+def _of_members(record: DescribedRecord, before: RecordedDocument, after: RecordedDocument) -> str:
+    return _of_names(before.get(record.kind, ()), after.get(record.kind, ()))
+
+
+def _of_aggregate(record: DescribedRecord, before: RecordedDocument, after: RecordedDocument) -> str:
+    former, name = (each.get("name") or "no name" for each in (before, after))
+    return f"{former} → {name}"
+
+
+def _of_pod(record: DescribedRecord, before: RecordedDocument, after: RecordedDocument) -> str:
+    parts = {"node": "on {}", "cpuset": "CPUs {}", "qos": "{}", "phase": "{}"}
+    return ", ".join(words.format(after[name]) for name, words in parts.items() if after.get(name))
+
+
+def _of_node(record: DescribedRecord, before: RecordedDocument, after: RecordedDocument) -> str:
+    counts = ((after.get(f"providers_{done}"), done) for done in ("created", "changed", "deleted"))
+    return ", ".join(f"{units.number(count)} providers {done}" for count, done in counts if count)
+
+
+_EFFECTS: dict[str, _Effect] = {
+    TargetKind.ALLOCATIONS: _of_allocations,
+    TargetKind.INVENTORIES: _of_inventories,
+    TargetKind.TRAITS: _of_members,
+    TargetKind.AGGREGATES: _of_members,
+    TargetKind.AGGREGATE: _of_aggregate,
+    TargetKind.POD: _of_pod,
+    TargetKind.NODE: _of_node,
+}
+"""What a change did, in one line, by the kind of what it is about; the actions of others say it all."""

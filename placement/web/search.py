@@ -7,8 +7,12 @@ from typing import NamedTuple
 
 from flask import Response, request
 
-from placement.http.context import use_cases
-from placement.web.templating import HTML, address, caller_clusters, may, page, shown, to, wanted
+from placement.common.titles import consumer_title, short_id
+from placement.http.context import service
+from placement.pods.services.finder import Finder
+from placement.web.answers import HTML, address, refuse_others, shown, to, wanted
+from placement.web.callers import caller_clusters, may
+from placement.web.templating import page
 
 _COLUMNS = ("kind", "name", "uuid", "beside")
 _MOST, _MOST_SHOWN = 50, 5
@@ -36,21 +40,22 @@ class FoundItem(NamedTuple):
     name: str
     beside: str
     address: str
-    parts: Sequence[Hit] = ()
+    part_hits: Sequence[Hit] = ()
 
 
 class FoundGroup(NamedTuple):
     """The things of one kind: the first ones, and the others; `is_cut`: there are more than were read."""
 
     heading: str
-    first: Sequence[FoundItem]
-    others: Sequence[FoundItem]
+    first_items: Sequence[FoundItem]
+    other_items: Sequence[FoundItem]
     is_cut: bool
 
 
 @page("/search")
 def _search() -> Response:
     """Show what is like the text; a single hit is shown at once."""
+    refuse_others("q")
     text = request.args.get("q", "").strip()[:_LONGEST]
     own = caller_clusters()
     where = [None] if own is None else sorted(own)
@@ -65,7 +70,7 @@ def _search() -> Response:
 
 
 def _hits(text: str, cluster: str | None) -> list[Hit]:
-    finder = use_cases().finder
+    finder = service(Finder)
     found = []
     if may("resource_providers:list", cluster):
         for each in finder.providers(text, cluster, _MOST):
@@ -80,8 +85,9 @@ def _hits(text: str, cluster: str | None) -> list[Hit]:
     if may("allocations:list_all", cluster):
         for held in finder.consumers(text, cluster, _MOST):
             place = address(f"/consumers/{held.uuid}") if may("allocations:list") else ""
-            name, kind = f"{held.project_id}/{held.user_id}", held.consumer_type or ""
-            found.append(Hit(_CONSUMER, name, held.uuid, kind, place))
+            name = consumer_title(held.consumer_type, held.uuid)
+            owner = f"of project {short_id(held.project_id)}, user {short_id(held.user_id)},"
+            found.append(Hit(_CONSUMER, name, held.uuid, owner, place))
     return found
 
 

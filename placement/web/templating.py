@@ -6,30 +6,24 @@ the navigation for each set of pages that a caller may see.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any
-from urllib.parse import urlencode
 
 import orjson
-from flask import Blueprint, Flask, Response, current_app, request
+from flask import Blueprint, Flask, current_app, request
 from flask.templating import Environment
 from jinja2 import ChoiceLoader, PackageLoader, PrefixLoader, select_autoescape
 from markupsafe import Markup, escape
 
-from placement.common.texts import spreadsheet_cell
-from placement.engine.domain import request_scope
-from placement.engine.domain.errors import BadRequest, Forbidden
+from placement.common.titles import short_id
 from placement.http import context
-from placement.http.context import use_cases
 from placement.http.credentials import PAGES
 from placement.http.gate import Handler, route
 from placement.web import session
-from placement.web.session import KEY_FIELD
+from placement.web.callers import may
 
 blueprint = Blueprint("web", __name__)
 
@@ -50,45 +44,6 @@ def page(
     return register
 
 
-# What the caller may see and do.
-
-
-def may(rule: str, cluster: str | None = None, *, own_only: bool = False) -> bool:
-    """Return whether the caller passes a policy rule, of a cluster if one is given."""
-    try:
-        _authorize(rule, cluster, own_only=own_only)
-    except Forbidden:
-        return False
-    return True
-
-
-def require(rule: str, cluster: str | None = None) -> None:
-    """Let the page see what a policy rule is about: one cluster, or all there is.
-
-    Raises Forbidden unless the caller passes it.
-    """
-    request_scope.show_only(_authorize(rule, cluster))
-
-
-def _authorize(rule: str, cluster: str | None, *, own_only: bool = False) -> request_scope.Clusters:
-    target = {} if cluster is None else {"cluster": cluster}
-    sees: request_scope.Clusters = current_app.extensions["placement_policy"].authorize(
-        f"placement:{rule}", target, own_only=own_only
-    )
-    return sees
-
-
-def caller_clusters() -> frozenset[str] | None:
-    """Return the clusters that the caller's token is bound to, or None if it is bound to none."""
-    return context.current().caller.clusters
-
-
-def clusters() -> list[Any]:
-    """Return the clusters that the caller may see."""
-    own = caller_clusters()
-    return [each for each in use_cases().clusters.listed() if own is None or each.name in own]
-
-
 _BETWEEN = "\0"
 _OF_DICTS = frozenset(dir(dict))
 # Group, key, path, name, policy rule; whether the caller's own clusters are enough (_OWN), or the page is of
@@ -103,11 +58,10 @@ _PAGES = (
     (_ASK, "v", "/moves", "Moves", "plans:make", _ONE),
     (_HELD, "c", "/consumers", "Consumers", "allocations:list_all", _ONE),
     (_HELD, "p", "/pods", "Pods", "clusters:list", _OWN),
+    (_HELD, "l", "/orphans", "Orphans", "orphans:list", _ALL),
     (_RECORDS, "h", "/changes", "Changes", "audit:list", _ALL),
     (_RECORDS, "r", "/refusals", "Refusals", "clusters:list", _OWN),
 )
-
-
 # Pages without a place in the navigation, and the page that they belong to.
 _PART_OF = {"/hosts": "/map", "/nodes": "/map", "/figures": "/"}
 
@@ -183,6 +137,12 @@ def named(text: str, called: Mapping[str, str]) -> Markup:
     return Markup(_UUID.sub(shown_as, escape(text)))
 
 
+def short(text: str) -> str:
+    """Return an id in few digits with the whole as title, and any other text as it is."""
+    digits = short_id(text)
+    return text if digits == text else _CALLED.format(text, digits)
+
+
 def options(names: Sequence[str], chosen: str | None) -> Markup:
     """Return the options of a list of choices."""
     return _options(tuple(names), chosen)
@@ -217,99 +177,6 @@ def _navigation(
     return Markup(environment.get_template("web/navigation.html").render(root=root, groups=groups.items()))
 
 
-# What a page shows, in the form that is asked for: HTML, JSON or CSV.
-
-
-HTML, JSON, CSV = "html", "json", "csv"
-
-Table = tuple[Sequence[str], Iterable[Sequence[Any]]]
-"""The names of the columns, and the rows."""
-
-
-def asked() -> dict[str, str]:
-    """Return what a page is asked for: the fields of a form without its key, or the parameters of a link."""
-    given = (request.form if request.method == "POST" else request.args).to_dict()
-    given.pop(KEY_FIELD, None)
-    return given
-
-
-def wanted() -> str:
-    """Return the format that is asked for: HTML, JSON or CSV. Raises BadRequest."""
-    found = asked().get("format", HTML)
-    if found not in (HTML, JSON, CSV):
-        raise BadRequest(f"format: must be {HTML}, {JSON} or {CSV}, not {found!r}")
-    return found
-
-
-def shown(
-    template: str, document: Any, table: Table | Callable[[], Table], status: int = 200, **beside: Any
-) -> Response:
-    """Return `document` as JSON, `table` as CSV, or the template with `document` and `beside`.
-
-    A `document` or `table` that only its own format takes may be a function.
-    """
-    form = wanted()
-    if form == JSON:
-        found = document() if callable(document) else document
-        text = orjson.dumps(found, default=str, option=orjson.OPT_NON_STR_KEYS)
-        return Response(text, status, content_type="application/json")
-    if form == CSV:
-        names, rows = table() if callable(table) else table
-        file = io.StringIO()
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(names)
-        writer.writerows(map(spreadsheet_cell, row) for row in rows)
-        return Response(file.getvalue().encode(), status, content_type="text/csv; charset=utf-8")
-    # If a question came in a form, the links to JSON and CSV are forms, too: no address holds it.
-    resent = asked() if request.method == "POST" else None
-    return html(template, status, document=document, has_data=True, resent=resent, **beside)
-
-
-def html(template: str, status: int = 200, **values: Any) -> Response:
-    """Return a page as a response."""
-    return Response(rendered(template, **values), status, content_type="text/html; charset=utf-8")
-
-
-def whole(name: str, text: str, most: int) -> int:
-    """Return a whole number from 1 to `most`. Raises BadRequest naming the field."""
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(most)) and 1 <= int(text) <= most):
-        raise BadRequest(f"{name}: must be 1 to {most}, not {text!r}")
-    return int(text)
-
-
-def marker() -> int | None:
-    """Return where the page before ended, or None for the first page. Raises BadRequest."""
-    text = request.args.get("marker")
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise BadRequest("marker: must be the one of the page before")
-    return int(text)
-
-
-def choices(*names: str) -> dict[str, str | None]:
-    """Return the parameters of these names, None where one is missing or empty."""
-    return {name: request.args.get(name) or None for name in names}
-
-
 def pretty(document: Any) -> str:
     """Return a document for people, as JSON on many lines."""
     return orjson.dumps(document, default=str, option=orjson.OPT_INDENT_2).decode()
-
-
-def address(path: str, /, **query: Any) -> str:
-    """Return the address of a page below /ui, with the parameters that are not None."""
-    given = {name: value for name, value in query.items() if value is not None}
-    return f"{request.script_root}{PAGES}{path}" + (f"?{urlencode(given)}" if given else "")
-
-
-def same_page(**changes: Any) -> str:
-    """Return the address of this very page with some parameters changed, or left out if None."""
-    given = {**request.args.to_dict(), **changes}
-    kept = {name: value for name, value in given.items() if value is not None}
-    return f"{request.script_root}{request.path}" + (f"?{urlencode(kept)}" if kept else "")
-
-
-def to(path: str) -> Response:
-    """Send the browser on to a page, which it asks for with GET."""
-    return Response(status=303, headers={"Location": path})

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from markupsafe import Markup
 
 from placement.common.host_use import NODE_CPU, NODE_MEMORY
 from placement.engine.domain.units import PIECES, REMEMBERED, VIRTUAL_FUNCTION, unit_of
+from placement.pods.state.node_info import Overdrawn
 
 _GIBI = 1024
 _ALL_PODS = {NODE_CPU: "CPU, all pods", NODE_MEMORY: "Memory, all pods"}
@@ -76,17 +76,10 @@ def order(resource_class: str) -> tuple[int, str]:
     return _FIRST.index(resource_class) if resource_class in _FIRST else len(_FIRST), resource_class
 
 
-_OFFERED = re.compile(r"(\d+) (CUSTOM_\w+)(.*, which offers )(\d+)")
-
-
-def in_units(sentence: str) -> str:
-    """Return a remark on a node with its amounts as people read them."""
-    return _OFFERED.sub(
-        lambda each: (
-            f"{amount(int(each[1]), each[2])} of {plain(each[2])}{each[3]}{amount(int(each[4]), each[2])}"
-        ),
-        sentence,
-    )
+def in_units(overdrawn: Overdrawn) -> str:
+    """Return that more is held than a node offers, with the amounts as people read them."""
+    name = overdrawn.place.resource_class
+    return overdrawn.sentence(lambda units: amount(units, name), f"of {plain(name)}")
 
 
 def shortened(name: str) -> str:
@@ -134,14 +127,11 @@ def _once(amounts: Mapping[str, float]) -> Mapping[str, float]:
         again.update([name for name in same if name in amounts][1:])
     once: dict[str, float] = {}
     for name in sorted(amounts.keys() - again or amounts, key=_place):
-        functions = (each for each in once if unit_of(each) == unit_of(name) and _is_function(name))
+        unit = unit_of(name)
+        functions = (each for each in once if unit_of(each) == unit and unit.name == VIRTUAL_FUNCTION)
         key = next(functions, name)
         once[key] = once.get(key, 0) + amounts[name]
     return once
-
-
-def _is_function(resource_class: str) -> bool:
-    return unit_of(resource_class).name == VIRTUAL_FUNCTION
 
 
 def _place(resource_class: str) -> tuple[bool, bool, str]:
@@ -154,6 +144,15 @@ def _short(value: float, resource_class: str) -> str:
     if unit_of(resource_class) is PIECES:
         return f"{number(value)} {plain(resource_class)}"
     return amount(value, resource_class) + (" disk" if resource_class == "DISK_GB" else "")
+
+
+def summed(held: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the sums by resource class of what several providers give."""
+    sums: dict[str, int] = {}
+    for amounts in held:
+        for name, value in amounts.items():
+            sums[name] = sums.get(name, 0) + value
+    return sums
 
 
 def pairs(amounts: Mapping[str, float]) -> Markup:

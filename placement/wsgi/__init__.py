@@ -9,7 +9,10 @@ from flask import Flask
 
 from placement import app
 from placement.engine.domain.errors import PlacementError
-from placement.http.context import Misconfigured
+from placement.health import Health
+from placement.http.errors import Misconfigured
+from placement.http.registry import registry_of
+from placement.http.strategies.authentication import Authentication
 from placement.server import settings
 
 
@@ -23,10 +26,10 @@ def _application() -> Flask:
         settings.make_ready(loaded)
     flask = app.configured(loaded)
     # It loads the forest, too: the first search should not pay for that, nor other requests wait for it.
-    flask.extensions["placement_use_cases"].health.watch()
-    identity = flask.extensions["placement_identity"]
-    if identity is not None:
-        identity.sign_in_beside()
+    registry_of(flask)[Health].watch()
+    keystone = registry_of(flask)[Authentication].keystone
+    if keystone is not None:
+        keystone.sign_in_beside()
     return flask
 
 

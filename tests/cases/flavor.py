@@ -13,18 +13,18 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from placement.engine.numa.cpus import format_cpu_list
-from placement.flavors.nova.cpu_plan import (
+from placement.flavors.nova.cells import deal
+from placement.flavors.nova.cpu_facts import (
     CPU_POLICY,
     DEDICATED_KEY,
     THREAD_POLICY,
-    CpusetTextError,
     dedicated_mask,
-    parse_cpuset,
     realtime_mask,
 )
-from placement.flavors.nova.flavor import FlavorRefused, Problems
-from placement.flavors.nova.guest_nodes import deal
-from placement.flavors.nova.translation import extra_spec_fault, translate_document, translation_document
+from placement.flavors.nova.cpuset import CpusetTextError, parse_cpuset
+from placement.flavors.nova.extra_spec_rules import extra_spec_fault
+from placement.flavors.nova.problems import FlavorRefused, Problems
+from placement.flavors.nova.translation import translate_document, translation_document
 
 FORMAT = "flavor-cases/1"
 ENDPOINT = "/ext/v1/flavors/translation"
@@ -48,7 +48,7 @@ def _outcome(case: Case, url: str | None) -> Outcome:
     try:
         return ask(case)
     except FlavorRefused as refused:
-        return _refusal([problem.code for problem in refused.problems])
+        return _refusal([finding.code for finding in refused.findings])
     except CpusetTextError:
         return {"error": "cpuset_invalid"}
 

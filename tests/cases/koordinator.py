@@ -95,7 +95,7 @@ def _outcome(case: Json, profile: Profile) -> Json:
         return {"error": None, **kind(case["input"], profile)}
     except PodRefused as refused:
         refusal = refused.refusal
-        return {"error": {"code": str(refusal.status), "reasons": list(refusal.reasons)}}
+        return {"error": {"code": str(refusal.refusal_class), "reasons": list(refusal.reasons)}}
     except (ManifestError, CpuListError):
         return {"error": _UNREADABLE}
 

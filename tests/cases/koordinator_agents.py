@@ -15,7 +15,6 @@ from placement.engine.numa.cpus import (
     shared_pools,
     trimmed,
 )
-from placement.pods.host import numa_capacity
 from placement.pods.koordinator.annotations import (
     priority_with_default,
     raw_qos,
@@ -23,7 +22,8 @@ from placement.pods.koordinator.annotations import (
 from placement.pods.koordinator.host_cpus import read_system_cpus
 from placement.pods.koordinator.node import import_node
 from placement.pods.koordinator.pod import admission_violations, read_holding
-from placement.pods.model import NO_HOLDING, SchedulerSettings
+from placement.pods.state.host import numa_capacity
+from placement.pods.state.model import NO_HOLDING, SchedulerSettings
 from tests.cases import koordinator_inputs as read
 from tests.cases.koordinator_inputs import Json
 from tests.oracles.agent_reservation import agent_reserved_cpus, reserved_count
@@ -76,9 +76,9 @@ def ingest(given: Json, profile: Profile) -> Outcome:
     imported = import_node("cases", node, document, profile)
     topology = imported.topology
     return {
-        "reserved_cpus": format_cpu_list(imported.unallocatable),
+        "reserved_cpus": format_cpu_list(imported.unallocatable_cpus),
         "max_ref_count": SchedulerSettings(profile).share_limit,
-        "num_cpus": len(topology.rows),
+        "num_cpus": len(topology.logical_cpus),
         "num_cores": len(topology.cores),
         "num_numa_nodes": len(topology.numa_nodes),
         "num_sockets": len(topology.sockets),

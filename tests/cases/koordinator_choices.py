@@ -12,7 +12,7 @@ from placement.engine.numa.accumulator import Run, leftover_order, take_cpus
 from placement.engine.numa.alignment import (
     Hint,
     HintTable,
-    Ranking,
+    MergeCriteria,
     admits,
     collect_rows,
     is_allowed,
@@ -21,6 +21,7 @@ from placement.engine.numa.alignment import (
     summarize,
 )
 from placement.engine.numa.allocator import NumaAllocator
+from placement.engine.numa.combinations import NumaCombinations
 from placement.engine.numa.cpus import layout_of, mask_of, members_of
 from placement.engine.numa.host import (
     NOTHING,
@@ -35,7 +36,7 @@ from placement.engine.numa.host import (
     PodDemand,
     numa_used,
 )
-from placement.pods.host import merged_numa_policy
+from placement.pods.state.host import merged_numa_policy
 from tests.cases import koordinator_inputs as read
 from tests.cases.koordinator_inputs import Json
 
@@ -124,8 +125,9 @@ def manager_hints(given: Json, profile: Profile) -> Outcome:
     """The hints of all combinations of NUMA nodes."""
     allocator = manager_allocator(given, profile)
     restricted = given["policy"] == NumaPolicy.RESTRICTED
-    table = HintTable(allocator, allocator.fits, lambda numa_ids: 0, all_preferred=restricted)
-    for size in table.sizes():
+    combinations = NumaCombinations(allocator)
+    table = HintTable(allocator, combinations, allocator.fits, lambda numa_ids: 0, all_preferred=restricted)
+    for size in combinations.sizes:
         table.add_combinations(size)
     return {"hints": {name: _shown(hints) for name, hints in table.hints.items()}}
 
@@ -179,7 +181,7 @@ def policy_merge(given: Json, profile: Profile) -> Outcome:
         NumaPolicy(given["policy"] or "None"),
         _providers(given),
         mask_of(given["numa_nodes"] or ()),
-        Ranking(_allowed(given)),
+        MergeCriteria(_allowed(given)),
     )
     return {
         **selection._asdict(),

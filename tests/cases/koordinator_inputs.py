@@ -32,13 +32,19 @@ from placement.engine.numa.host import (
     summed,
 )
 from placement.engine.scoring.order import DEFAULT_SCORING, Order, Strategy
-from placement.engine.scoring.rule import Weighted
-from placement.pods.host import Host, host_of, with_ledger
+from placement.engine.scoring.parameters import Weighted
 from placement.pods.koordinator import annotations as keys
 from placement.pods.koordinator.host_cpus import label_strategy
 from placement.pods.koordinator.node import import_node
 from placement.pods.manifests.pod import Pod, read_pod
-from placement.pods.model import NodeImport, NumaTopologySpec, PodRequest, ResourceStatus, SchedulerSettings
+from placement.pods.state.host import Host, host_of, with_ledger
+from placement.pods.state.model import (
+    NodeImport,
+    NumaTopologySpec,
+    PodRequest,
+    ResourceStatus,
+    SchedulerSettings,
+)
 
 Json = Mapping[str, Any]
 
@@ -195,7 +201,7 @@ def request(given: Json | None) -> PodRequest:
             NumaPolicy(given.get("numa_policy") or "None"),
             NumaExclusivity(given.get("numa_exclusive") or ""),
         ),
-        designated=designated and _status(designated),
+        designated_status=designated and _status(designated),
         uses_ls_pools=True,
     )
 
@@ -206,7 +212,7 @@ def _status(given: Json) -> ResourceStatus:
 
 def node(given: Json, profile: Profile) -> NodeImport:
     """A `host`, read from the manifests that say the same."""
-    rows = topology(given.get("topology")).rows
+    rows = topology(given.get("topology")).logical_cpus
     detail = [{"id": row.cpu, "core": row.core, "socket": row.socket, "node": row.numa} for row in rows]
     zones = [
         {
@@ -257,8 +263,8 @@ def reservations(given: Json | None) -> HostReservations:
         matched=tuple(
             Reservation(
                 cpus=mask(matched.get("remained_cpus")),
-                remaining=numa_amounts(matched.get("remained", _all_left(matched))),
-                total=numa_amounts(matched.get("allocatable")),
+                remaining_amounts=numa_amounts(matched.get("remained", _all_left(matched))),
+                total_amounts=numa_amounts(matched.get("allocatable")),
                 restricted=matched.get("policy") == "Restricted",
             )
             for matched in given.get("matched") or ()

@@ -9,14 +9,14 @@ from placement.common.manifest import Profile
 from placement.engine.numa.allocator import ReservedPlacing
 from placement.engine.numa.cpus import format_cpu_list, parse_cpu_list
 from placement.engine.numa.host import Holding, HostLedger, HostTotals, PodRefused, Refusal, summed
-from placement.pods.host import Host, alignment_on, demand_on, merged_numa_policy, pod_bind_policy
+from placement.pods.decide.rules.numa import allocate_on_host, rate_host
+from placement.pods.decide.rules.rule import Fit, IncomingPod
 from placement.pods.koordinator import annotations as keys
 from placement.pods.koordinator.annotations import completed_spec, status_document
 from placement.pods.koordinator.host_cpus import host_bind_policy
 from placement.pods.koordinator.pod import interpret_pod
-from placement.pods.model import NO_REQUEST, KubeletPolicy, PodRequest, ResourceSpec, ResourceStatus
-from placement.pods.rules.numa import PodAllocation, allocate_on_host, rate_host
-from placement.pods.rules.rule import Fit, IncomingPod
+from placement.pods.state.host import Host, alignment_on, demand_on, merged_numa_policy, pod_bind_policy
+from placement.pods.state.model import NO_REQUEST, KubeletPolicy, PodRequest, ResourceSpec, ResourceStatus
 from tests.cases import koordinator_inputs as read
 from tests.cases.koordinator_inputs import Json
 from tests.unit.pods.koordinator.pods import judge
@@ -31,7 +31,7 @@ def interpret(given: Json, profile: Profile) -> Outcome:
     pod.manifest.root.report.raise_findings()
     if request is NO_REQUEST:
         return {"skip": True}
-    designated = request.designated
+    designated = request.designated_status
     return {
         "bound": request.bound,
         "need": request.need,
@@ -53,12 +53,12 @@ def bind_policy(given: Json, profile: Profile) -> Outcome:
 
 
 def _fit(host: Host, totals: HostTotals, request: PodRequest, given: Json) -> Fit:
-    if not (request.amounts or request.bound or request.designated):
+    if not (request.amounts or request.bound or request.designated_status):
         request = NO_REQUEST  # as the service reads a pod that asks for nothing
     pod = IncomingPod(request, reservations=read.reservations(given.get("reservations")))
     result = judge(pod, host, totals)
     if isinstance(result.answer, Refusal):
-        raise PodRefused(*result.answer.reasons, status=result.answer.status)
+        raise PodRefused(*result.answer.reasons, refusal_class=result.answer.refusal_class)
     return result.answer
 
 
@@ -72,14 +72,13 @@ def filter_one(given: Json, profile: Profile) -> Outcome:
     host = read.host(given["host"], read.ledger(given.get("existing")), read.settings(profile, given))
     request = read.request(given["request"])
     fit = _fit(host, _totals(given["host"]), request, given)
-    if fit.designated is None:
+    if fit.designated_allocation is None:
         return {"ok": True}
-    allocation = allocate_on_host(host, request, fit)
-    return {"ok": True, "allocation": _allocated(allocation)}
+    status, _ = allocate_on_host(host, request, fit)
+    return {"ok": True, "allocation": _allocated(status)}
 
 
-def _allocated(allocation: PodAllocation) -> Outcome:
-    status = allocation.status
+def _allocated(status: ResourceStatus) -> Outcome:
     return {"cpuset": format_cpu_list(status.cpus), "numa_resources": status.amounts}
 
 
@@ -120,8 +119,10 @@ def reserve(given: Json, profile: Profile) -> Outcome:
     """Allocate on one host, aligned as the case says."""
     host = read.host(given["host"], _ledger(given), read.settings(profile, given))
     request, reservations = read.request(given["request"]), read.reservations(given.get("reservations"))
-    fit = _fit(host, _totals(given["host"]), request, given) if request.designated else _given_fit(given)
-    return _allocated(allocate_on_host(host, request, fit, reservations))
+    fit = (
+        _fit(host, _totals(given["host"]), request, given) if request.designated_status else _given_fit(given)
+    )
+    return _allocated(allocate_on_host(host, request, fit, reservations)[0])
 
 
 def reserve_numa(given: Json, profile: Profile) -> Outcome:
@@ -129,7 +130,7 @@ def reserve_numa(given: Json, profile: Profile) -> Outcome:
     host = read.host(given["host"], read.ledger(given.get("existing")), read.settings(profile, given))
     request = read.request(given["request"])
     fit = _fit(host, _totals(given["host"]), request, given)
-    return _allocated(allocate_on_host(host, request, fit))
+    return _allocated(allocate_on_host(host, request, fit)[0])
 
 
 def nominate(given: Json, profile: Profile) -> Outcome:
@@ -138,7 +139,7 @@ def nominate(given: Json, profile: Profile) -> Outcome:
     request = read.request(given["request"])
     merged_numa_policy(host.numa_policy, request.numa.policy)
     reservations = read.reservations(given["reservations"])
-    ReservedPlacing(host.state, demand_on(host.bind, request), reservations).nominate(
+    ReservedPlacing(host.state, demand_on(host.binding, request), reservations).nominate(
         0, _given_fit(given).affinity
     )
     return {"ok": True}
@@ -151,7 +152,7 @@ def score_one(given: Json, profile: Profile) -> Outcome:
     request = read.request(given["request"])
     reservations = read.reservations(given.get("reservations"))
     pod = IncomingPod(request, scoring=settings.host_scoring, reservations=reservations)
-    demand = demand_on(host.bind, request)
+    demand = demand_on(host.binding, request)
     alignment = alignment_on(host.numa_policy, request.numa, host.numa_scoring, host.favours_idle)
     return {"score": rate_host(host, pod, _given_fit(given), demand, alignment).score(_totals(given["host"]))}
 

@@ -16,11 +16,14 @@ import numpy as np
 
 from placement.allocations.rendering import score_members
 from placement.engine.domain.inventories import Inventory
-from placement.engine.forest.arrays import lines
-from placement.engine.scoring.order import Order, parse_order, parse_strategy, score_with_parts
-from placement.engine.scoring.rule import RULES, ScoringRefused, parse_resources, parse_shape
+from placement.engine.forest.texts import lines
+from placement.engine.scoring.host_scores import score_with_parts
+from placement.engine.scoring.order import Order, parse_order, parse_strategy
+from placement.engine.scoring.parameters import ScoringRefused, parse_resources, parse_shape
+from placement.engine.scoring.rule import RULES
+from placement.engine.search.host_sums import HostSums
 from placement.engine.search.query import ForestOrder, GroupQuery, Slot
-from placement.engine.search.ranking import CandidateScores, HostSums, ScoreTable, StrategyScores
+from placement.engine.search.ranking import CandidateScores, ScoreTable, StrategyScores
 from tests.cases import Outcome
 from tests.forests import World
 from tests.naive import NaiveProvider

@@ -14,6 +14,7 @@ import pytest
 
 from placement.app import build
 from placement.engine.numa.cpus import parse_cpu_list
+from placement.http.registry import registry_of
 from placement.storage.database import Database
 from tests import pod_invariants
 from tests.client import Client
@@ -47,7 +48,7 @@ def kubernetes() -> Kubernetes:
 def api(database: Database, kubernetes: Kubernetes) -> Iterator[Client]:
     application = build(database, compatible(), binders=kubernetes)
     yield Client(application.test_client())
-    application.extensions["placement_use_cases"].close()
+    registry_of(application).close()
 
 
 class Walk:

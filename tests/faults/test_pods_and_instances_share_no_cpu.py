@@ -45,8 +45,8 @@ def claim_of(consumer: str, vcpus: int, specs: Mapping[str, str]) -> dict[str, A
         "memory_mb": 256 * vcpus,
         "extra_specs": {"hw:cpu_policy": "dedicated", **specs},
     }
-    applicant = {"consumer_uuid": consumer, "project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
-    return {**applicant, "flavor": flavor, "cluster": "edge"}
+    claimant = {"consumer_uuid": consumer, "project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
+    return {**claimant, "flavor": flavor, "cluster": "edge"}
 
 
 class Tenant(Caller):

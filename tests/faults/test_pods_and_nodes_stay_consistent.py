@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from placement.engine.numa.cpus import format_cpu_list
+from placement.pods.store.cache import ClusterCache
 from placement.providers.statements import clusters
 from tests.kubernetes import ALLOCS, BIND, KUBELET, NUMA_POLICY, RATIO, node_manifests, pod_manifest
 from tests.machines import ServiceMachine, of_many_steps
@@ -200,7 +201,7 @@ class Storm(ServiceMachine):
     @invariant()
     def everything_follows_from_the_pods(self):
         stored = check(self.database, "edge", exact=self.exact, may_exceed=True)
-        check_image(stored, self.use_cases.cluster_cache, "edge")
+        check_image(stored, self.registry[ClusterCache], "edge")
 
     def release_everything(self) -> None:
         self.api.delete(f"/allocations/{FOREIGN}")

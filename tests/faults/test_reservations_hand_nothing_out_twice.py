@@ -13,7 +13,8 @@ import pytest
 from placement.app import build
 from placement.engine.numa.cpus import parse_cpu_list
 from placement.engine.numa.host import summed
-from placement.pods.node_info import NodeInfo
+from placement.http.registry import registry_of
+from placement.pods.state.node_info import NodeInfo
 from placement.storage.database import Database
 from tests.claimants import Caller
 from tests.client import Client
@@ -176,4 +177,4 @@ def test_one_by_one_everything_is_where_it_belongs_after_every_call(
             owners += check_shares(check(database, "edge"), ignored=ignoring)
         assert owners
     finally:
-        application.extensions["placement_use_cases"].close()
+        registry_of(application).close()

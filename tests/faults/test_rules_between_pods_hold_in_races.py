@@ -12,7 +12,7 @@ import pytest
 from flask import Flask
 
 from placement.app import build
-from placement.pods.writer import PodWriter
+from placement.pods.store.writer import PodWriter
 from placement.storage.database import Database
 from tests.claimants import Caller
 from tests.client import Client

@@ -10,7 +10,7 @@ from placement.engine.numa.cpus import SharedPool, format_cpu_list
 from placement.pods.koordinator import annotations as keys
 from placement.pods.koordinator.annotations import kubernetes_qos, raw_qos, read_resource_status
 from placement.pods.manifests.pod import Pod
-from placement.pods.model import KubernetesQos, QosClass
+from placement.pods.state.model import KubernetesQos, QosClass
 
 _CPU_RESOURCES = ("cpu", "kubernetes.io/batch-cpu")
 

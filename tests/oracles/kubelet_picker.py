@@ -13,7 +13,7 @@ def pick_like_kubelet(topology: CpuTopology, count: int) -> CpuSet:
     Whole sockets and NUMA nodes come first, the larger before the smaller, then whole cores, then single
     threads; each time from the fullest places, low ids first.
     """
-    if count > len(topology.rows):
+    if count > len(topology.logical_cpus):
         return frozenset()
     taken: set[int] = set()
     for places in (*_large_places(topology), topology.cores.values()):

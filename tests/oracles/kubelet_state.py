@@ -9,7 +9,7 @@ from placement.engine.numa.cpus import CpuSet
 from placement.pods.koordinator import annotations as keys
 from placement.pods.koordinator.annotations import raw_qos, read_resource_status
 from placement.pods.manifests.pod import Pod
-from placement.pods.model import KubeletPod
+from placement.pods.state.model import KubeletPod
 
 
 def kubelet_allocs(state: str, pods: Iterable[Pod]) -> tuple[KubeletPod, ...]:

@@ -142,9 +142,9 @@ def lock_generations(transaction: Transaction, uuids: Collection[str]) -> dict[s
 
 
 def pod_conflict(uuid: str) -> Conflict:
-    """Return why nothing can be claimed for a consumer that is a pod."""
+    """Return the error that a consumer is a pod, and claims by its pod only."""
     return Conflict(
-        f"Consumer {uuid} is a pod of a cluster; what it holds changes with the pod only, "
+        f"Consumer {uuid} is a pod of a cluster; its allocations change only with the pod, "
         "see /ext/v1/clusters."
     )
 
@@ -201,14 +201,14 @@ _MOVE = RowStatement(f"{_ADVANCED} {_OF_GIVEN}", "given", _COLUMNS, _NOW)
 _ADVANCE = RowStatement(f"{_ADVANCED}, request = NULL {_OF_GIVEN}", "given", _COLUMNS, _NOW)
 
 
-def create(transaction: Transaction, given: Collection[ConsumerAttributes]) -> set[str]:
+def create(transaction: Transaction, attributes: Collection[ConsumerAttributes]) -> set[str]:
     """Insert consumers at generation 1; return the uuids that no other writer inserted first.
 
     Raises TryAgain if an attribute is not in the database.
     """
-    if not given:
+    if not attributes:
         return set()
-    rows = sorted(given, key=lambda attributes: attributes.uuid)
+    rows = sorted(attributes, key=lambda each: each.uuid)
     created = set(_CREATE.run(transaction, rows, now=transaction.now).scalars())
     if len(created) < len(rows):
         _check_registered(transaction, rows)
@@ -216,22 +216,22 @@ def create(transaction: Transaction, given: Collection[ConsumerAttributes]) -> s
 
 
 def advance(
-    transaction: Transaction, given: Sequence[ConsumerAttributes], moved: Collection[str] = ()
+    transaction: Transaction, attributes: Sequence[ConsumerAttributes], moved: Collection[str] = ()
 ) -> None:
     """Give existing consumers the next generation and these attributes, and forget their requests.
 
     Consumers in `moved` keep their requests. Raises TryAgain if an attribute is missing.
     """
-    movers = [attributes for attributes in given if attributes.uuid in moved]
-    others = [attributes for attributes in given if attributes.uuid not in moved]
+    movers = [each for each in attributes if each.uuid in moved]
+    others = [each for each in attributes if each.uuid not in moved]
     for statement, some in ((_MOVE, movers), (_ADVANCE, others)):
         if some and statement.run(transaction, some, now=transaction.now).rowcount < len(some):
             _check_registered(transaction, some)
 
 
-def _check_registered(transaction: Transaction, given: Collection[ConsumerAttributes]) -> None:
+def _check_registered(transaction: Transaction, attributes: Collection[ConsumerAttributes]) -> None:
     """Make all caches forget and raise TryAgain if registered attributes are missing."""
-    wanted = set().union(*(attributes.named() for attributes in given))
+    wanted = set().union(*(each.named() for each in attributes))
     found = 0
     for kind, (table, column) in _ATTRIBUTES.items():
         of_kind = sorted(name for its_kind, name in wanted if its_kind == kind)
@@ -267,13 +267,13 @@ def keep(transaction: Transaction, column: str, texts: Mapping[str, str]) -> Non
 
 
 def delete(transaction: Transaction, uuids: Collection[str]) -> None:
-    """Remove consumers, which must hold nothing any more."""
+    """Remove consumers, which must be without holdings."""
     if uuids:
         transaction.execute(sa.delete(_table).where(_table.c.uuid.in_(sorted(uuids))))
 
 
 def delete_idle(transaction: Transaction, uuids: Collection[str]) -> None:
-    """Remove the consumers that hold nothing any more, not even a logical CPU."""
+    """Remove consumers without holdings and logical CPUs."""
     if uuids:
         cpus = tables.logical_cpus
         holds = sa.exists().where(_allocations.c.consumer_id == _table.c.uuid)
@@ -373,16 +373,16 @@ def apply_changes(transaction: Transaction, changes: Sequence[UsageChange]) -> s
 def replace_held(
     transaction: Transaction,
     consumers_holding: Collection[str],
-    fresh: Sequence[HeldAllocation],
+    new_allocations: Sequence[HeldAllocation],
     provider_ids: Collection[int] | None = None,
 ) -> None:
-    """Delete what the consumers hold, or hold of some providers, and insert the fresh allocations."""
+    """Delete the allocations of consumers, of all or some providers, and insert the new ones."""
     if consumers_holding and (provider_ids is None or provider_ids):
         held = sa.delete(_allocations).where(_allocations.c.consumer_id.in_(sorted(consumers_holding)))
         if provider_ids is not None:
             held = held.where(_allocations.c.resource_provider_id.in_(sorted(provider_ids)))
         transaction.execute(held)
-    if fresh:
+    if new_allocations:
         rows = [
             {
                 "consumer_id": each.consumer_uuid,
@@ -391,26 +391,6 @@ def replace_held(
                 "used": each.amount,
                 "created_at": transaction.now,
             }
-            for each in sorted(fresh)
+            for each in sorted(new_allocations)
         ]
         transaction.execute(sa.insert(_allocations), rows)
-
-
-class Rise(NamedTuple):
-    """A rise of the use of one inventory: see storage.tables."""
-
-    provider_uuid: str
-    class_name: str
-    delta: int
-    least: int
-    most: int
-    divisor: int
-
-
-class InventoryAmount(NamedTuple):
-    """The amount that one consumer gets from one inventory."""
-
-    consumer_uuid: str
-    provider_uuid: str
-    class_name: str
-    amount: int

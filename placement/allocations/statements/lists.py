@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from placement.engine.domain.inventories import AllocationFilter
+from placement.engine.domain.claims import AllocationFilter
 from placement.storage import tables
 from placement.storage.database import Executor
 
@@ -95,7 +95,7 @@ class ProjectUse(NamedTuple):
 
 
 def used_by_project(connection: Executor, project_id: str, user_id: str | None = None) -> list[ProjectUse]:
-    """Return what the consumers of a project (and user) use, by consumer type and class."""
+    """Return the usage of the consumers of a project (and user), by consumer type and class."""
     columns = tables.consumer_types.c.name, _classes.c.name
     statement = _of_project(project_id, user_id, *columns, sa.func.sum(_table.c.used))
     statement = statement.join(_classes, _classes.c.id == _table.c.resource_class_id).group_by(*columns)
@@ -143,12 +143,14 @@ _listed = sa.select(
     _classes.c.name,
     _table.c.used,
     _consumers.c.dedicated_cpus,
+    _consumers.c.created_at,
+    sa.func.coalesce(_consumers.c.updated_at, _consumers.c.created_at),
 )
 _order = (_table.c.consumer_id, _providers.c.id, _classes.c.id)
 
 
 class ListedAllocation(NamedTuple):
-    """One allocation by names; `cluster` is the provider's, `dedicated_cpus` are the consumer's."""
+    """One allocation by names; `cluster` is the provider's, CPUs and times are the consumer's."""
 
     consumer_uuid: str
     consumer_generation: int
@@ -161,17 +163,19 @@ class ListedAllocation(NamedTuple):
     class_name: str
     amount: int
     dedicated_cpus: str | None
+    created_at: datetime.datetime | None
+    changed_at: datetime.datetime | None
 
 
 def page(
-    connection: Executor, wanted: AllocationFilter, after: str | None, consumers: int
+    connection: Executor, filter_: AllocationFilter, after: str | None, consumers: int
 ) -> list[ListedAllocation]:
     """Return in one statement the allocations of the next `consumers` consumers, in order of their uuids."""
-    keys = _narrowed(sa.select(_table.c.consumer_id), wanted)
+    keys = _narrowed(sa.select(_table.c.consumer_id), filter_)
     if after is not None:
         keys = keys.where(_table.c.consumer_id > after)
     keys = keys.distinct().order_by(_table.c.consumer_id).limit(consumers)
-    statement = _narrowed(_listed, wanted)
+    statement = _narrowed(_listed, filter_)
     statement = statement.where(_table.c.consumer_id.in_(keys.subquery().select()))
     return [ListedAllocation(*row) for row in connection.execute(statement.order_by(*_order))]
 
@@ -217,7 +221,7 @@ _ON_HOST = """
     AND allocations.resource_provider_id IN (
         SELECT providers.id FROM resource_providers AS providers
           JOIN resource_providers AS roots ON roots.id = COALESCE(providers.root_provider_id, providers.id)
-         WHERE roots.name = :host)
+         WHERE roots.uuid = :host)
 """
 # A host in one text, so that the least one has its own uuid: the name, a blank, the uuid.
 _HOST = "roots.name || ' ' || roots.uuid"
@@ -256,15 +260,15 @@ def _sums(given: frozenset[str], *, untyped: bool, later: bool) -> sa.TextClause
 
 
 def sums(
-    connection: Executor, wanted: AllocationFilter, after: str | None, consumers: int
+    connection: Executor, filter_: AllocationFilter, after: str | None, consumers: int
 ) -> list[ConsumerSum]:
-    """Return what the next consumers hold of each class, in order of their uuids, at most so many consumers.
+    """Return the sums of at most so many next consumers by class, in order of their uuids.
 
     Raises KeyError where one consumer or one provider is wanted, for which there is no statement.
     """
-    given = {field.name: getattr(wanted, field.name) for field in fields(wanted) if field.name != "untyped"}
+    given = {field.name: getattr(filter_, field.name) for field in fields(filter_) if field.name != "untyped"}
     given = {name: value for name, value in given.items() if value is not None}
-    statement = _sums(frozenset(given), untyped=wanted.untyped, later=after is not None)
+    statement = _sums(frozenset(given), untyped=filter_.untyped, later=after is not None)
     values = {**given, "count": consumers, **({} if after is None else {"after": after})}
     rows = connection.execute(statement, values)
     return [
@@ -306,7 +310,7 @@ def on_tree(connection: Executor, root_id: int) -> list[ListedHolding]:
     return [ListedHolding(*row) for row in connection.execute(_held, {"root_id": root_id})]
 
 
-def _narrowed(statement: sa.Select[Any], wanted: AllocationFilter) -> sa.Select[Any]:
+def _narrowed(statement: sa.Select[Any], filter_: AllocationFilter) -> sa.Select[Any]:
     statement = (
         statement.select_from(_table)
         .join(_consumers, _consumers.c.uuid == _table.c.consumer_id)
@@ -318,19 +322,19 @@ def _narrowed(statement: sa.Select[Any], wanted: AllocationFilter) -> sa.Select[
         .outerjoin(_clusters, _clusters.c.id == _providers.c.cluster_id)
     )
     for column, value in (
-        (_projects.c.external_id, wanted.project_id),
-        (_users.c.external_id, wanted.user_id),
-        (_types.c.name, wanted.consumer_type),
-        (_consumers.c.uuid, wanted.consumer_uuid),
-        (_providers.c.uuid, wanted.provider_uuid),
-        (_clusters.c.name, wanted.cluster),
+        (_projects.c.external_id, filter_.project_id),
+        (_users.c.external_id, filter_.user_id),
+        (_types.c.name, filter_.consumer_type),
+        (_consumers.c.uuid, filter_.consumer_uuid),
+        (_providers.c.uuid, filter_.provider_uuid),
+        (_clusters.c.name, filter_.cluster),
     ):
         if value is not None:
             statement = statement.where(column == value)
-    if wanted.host is not None:
-        roots = sa.select(_providers.c.id).where(_providers.c.name == wanted.host).subquery()
+    if filter_.host is not None:
+        roots = sa.select(_providers.c.id).where(_providers.c.uuid == filter_.host).subquery()
         root = sa.func.coalesce(_providers.c.root_provider_id, _providers.c.id)
         statement = statement.where(root.in_(roots.select()))
-    if wanted.untyped:
+    if filter_.untyped:
         statement = statement.where(_consumers.c.consumer_type_id.is_(None))
     return statement

@@ -6,9 +6,11 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from placement.client import display
-from placement.client.display import PROSE, ActionCommand, Prose, argument, consumer_uuid, folded, limit
-from placement.client.formats import amounts
+from placement.client.arguments import argument, consumer_uuid, limit
+from placement.client.cells import TextCell, amounts, owner
+from placement.client.command import PROSE, ActionCommand, Prose
+from placement.client.provider_names import find_provider, fold, names_of
+from placement.client.tables import ShownTable
 from placement.engine.domain.errors import PlacementError
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ _CONSUMER = argument("consumer", metavar="CONSUMER", type=consumer_uuid, help="u
 
 
 class ListAllocations(Prose):
-    """List what consumers hold: consumers with their providers, or a row for each provider of each consumer.
+    """List allocations: consumers with their providers, or a row for each provider of each consumer.
 
     Formats that are written row by row, csv and value, begin with the first page of the service.
     """
@@ -31,16 +33,20 @@ class ListAllocations(Prose):
         argument("--project", help="of consumers of this project"),
         argument("--user", help="of consumers of this user"),
         argument("--type", help="of consumers of this type; unknown: without a type"),
-        argument("--provider", metavar="UUID_OR_NAME", help="on this provider"),
+        argument(
+            "--provider",
+            metavar="UUID_OR_NAME",
+            help="on this host with its parts, or another provider",
+        ),
         argument("--cluster", help="on providers of this cluster"),
-        limit(f"of N consumers at most (else {_SHOWN} for people)"),
+        limit(f"of N consumers at most (default {_SHOWN} in tables)"),
     )
     left_out_first = ("dedicated_cpus", "uuid", "user", "type", "cluster", "project")
     kept = ("provider", "amounts")
     nothing = "allocations"
     filters = ("project", "user", "type", "provider", "cluster")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
         client = self.client
         wanted = {
             "project_id": parsed_args.project,
@@ -49,9 +55,12 @@ class ListAllocations(Prose):
             "cluster": parsed_args.cluster,
         }
         if parsed_args.provider is not None:
-            wanted["resource_provider"] = display.provider(client, parsed_args.provider)["uuid"]
+            provider = find_provider(client, parsed_args.provider)
+            # Of a host all parts are meant.
+            is_host = provider["uuid"] == provider["root_provider_uuid"]
+            wanted["host" if is_host else "resource_provider"] = provider["uuid"]
         path = "/ext/v1/allocations"
-        consumers = self.pages(parsed_args, path, "consumers", "after", wanted, _SHOWN)
+        consumers = self.entries(parsed_args, path, "consumers", "after", wanted, _SHOWN)
         if parsed_args.formatter == PROSE:
             return _TEXT, [(line,) for consumer in consumers for line in _describe(consumer)]
         return _LISTED, (
@@ -59,7 +68,7 @@ class ListAllocations(Prose):
                 consumer["consumer_uuid"],
                 held["name"],
                 amounts(held["resources"]),
-                *_owner(consumer),
+                *_owner(consumer, whole=parsed_args.wide),
                 held["cluster"],
                 provider,
                 consumer.get("dedicated_cpus"),
@@ -70,18 +79,18 @@ class ListAllocations(Prose):
 
 
 class ShowAllocation(Prose):
-    """Show what a consumer holds of each provider, and which CPUs of its guest are dedicated."""
+    """Show the allocations of a consumer by provider, and the dedicated CPUs of its guest."""
 
     arguments = (_CONSUMER,)
     left_out_first = ("uuid", "user", "type", "project")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
         client = self.client
         body = client.get(_path(parsed_args.consumer))
         held = body["allocations"]
         if not held:
             raise PlacementError(f"consumer {parsed_args.consumer} holds nothing")
-        known = display.of(client, held)
+        known = names_of(client, held)
         cpus = _dedicated_cpus(client, parsed_args.consumer)
         if cpus:
             self.note(f"dedicated CPUs of the guest: {cpus}")
@@ -90,7 +99,7 @@ class ShowAllocation(Prose):
             consumer = {**body, "consumer_uuid": parsed_args.consumer, "allocations": named}
             return _TEXT, [(line,) for line in _describe(consumer)]
         return _COLUMNS, [
-            (known.get(uuid, uuid), amounts(entry["resources"]), *_owner(body), uuid)
+            (known.get(uuid, uuid), amounts(entry["resources"]), *_owner(body, whole=parsed_args.wide), uuid)
             for uuid, entry in held.items()
         ]
 
@@ -104,17 +113,18 @@ class DeleteAllocation(ActionCommand):
         self.client.delete(_path(parsed_args.consumer))
 
 
-def _owner(consumer: Mapping[str, Any]) -> tuple[str, str, str]:
-    return consumer["project_id"], consumer["user_id"], consumer["consumer_type"]
+def _owner(consumer: Mapping[str, Any], *, whole: bool) -> tuple[TextCell, TextCell, str]:
+    project, user = (owner(consumer[name], whole=whole) for name in ("project_id", "user_id"))
+    return project, user, consumer["consumer_type"]
 
 
 def _describe(consumer: Mapping[str, Any]) -> Iterator[str]:
     """Yield lines about a consumer: its owner, and what it holds of each provider or row of alike ones."""
-    project, user, kind = _owner(consumer)
+    project, user, kind = _owner(consumer, whole=False)
     yield consumer["consumer_uuid"]
     yield f"   {kind} of project {project}, user {user}"
     held = [(entry["name"], entry["resources"]) for entry in consumer["allocations"].values()]
-    for name, each, count in folded(held):
+    for name, each, count in fold(held):
         suffix = " each" if count > 1 else ""
         yield f"   {name}"
         yield from (f"      {resource}={amount}{suffix}" for resource, amount in sorted(each.items()))

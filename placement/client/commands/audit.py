@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import re
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
-from placement.client.display import Listing, argument, limit
-from placement.client.formats import TextCell, lines, moment
+from placement.client.arguments import argument, limit
+from placement.client.cells import TextCell, lines, moment, owner
+from placement.client.command import Listing
+from placement.client.tables import ShownTable
+from placement.common.moments import FORMS
 from placement.engine.domain.audit import Action, TargetKind
 
 _COLUMNS = ("time", "user", "project", "action", "type", "target", "request")
@@ -22,19 +25,7 @@ _PARAMETERS = {
     "consumer": "consumer_uuid",
 }
 _SHOWN = 50
-_AGO = re.compile(r"([0-9]{1,6})([smhd])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-
-
-def _time(text: str) -> str:
-    """Return a time as the service takes it, also for how long ago it was."""
-    ago = _AGO.fullmatch(text)
-    if ago is None:
-        return text
-    try:
-        return (datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})).isoformat()
-    except OverflowError:
-        raise argparse.ArgumentTypeError(f"{text} is too long ago") from None
+_KINDS = {TargetKind.PROVIDER: "provider", TargetKind.ALLOCATIONS: "consumer"}
 
 
 class ListAudit(Listing):
@@ -46,13 +37,15 @@ class ListAudit(Listing):
         argument("--request", metavar="ID", help="changes of this request, by its id or that of its caller"),
         argument("--action", choices=[str(action) for action in Action], help="changes of this kind"),
         argument("--type", choices=[str(kind) for kind in TargetKind], help="changes of such things"),
-        argument("--target", metavar="ID", help="changes of this provider, consumer, name or CLUSTER/NAME"),
-        argument("--consumer", metavar="UUID", help="changes of what this consumer holds, pods included"),
+        argument("--target", metavar="NAME", help="changes of what has this name or UUID"),
+        argument("--consumer", metavar="UUID", help="changes of the allocations of this consumer or pod"),
+        argument("--since", metavar="TIME", help=f"changes since this time: {FORMS}; in UTC"),
+        argument("--until", metavar="TIME", help="changes before this time"),
         argument(
-            "--since", metavar="TIME", type=_time, help="changes from then on: 2026-01-31T12:00Z, or 1h"
+            "--long",
+            action="store_true",
+            help="with the values before and after, and the address of the caller",
         ),
-        argument("--until", metavar="TIME", type=_time, help="changes before then"),
-        argument("--long", action="store_true", help="with what was there before and after, and from where"),
         limit("N changes at most (default %(default)s)", _SHOWN),
     )
     left_out_first = ("caller_request", "address", "roles", "request", "project", "user")
@@ -60,21 +53,30 @@ class ListAudit(Listing):
     nothing = "changes"
     filters = _FILTERS
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
         given = {_PARAMETERS.get(name, name): getattr(parsed_args, name) for name in _FILTERS}
-        events = self.pages(parsed_args, "/ext/v1/audit", "events", "marker", given)
+        events = self.entries(
+            parsed_args, "/ext/v1/audit", "events", "marker", given, look=self._tell_targets
+        )
         columns = _COLUMNS + _LONG if parsed_args.long else _COLUMNS
         now = datetime.now(UTC)
-        return columns, (_row(event, now)[: len(columns)] for event in events)
+        return columns, (_row(event, now, whole=parsed_args.wide)[: len(columns)] for event in events)
+
+    def _tell_targets(self, page: Mapping[str, Any]) -> None:
+        """Say what --target calls if that is more than one thing."""
+        targets = page.get("targets", ())
+        if len(targets) > 1:
+            words = (f"{_KINDS.get(each['type'], each['type'])} {each['id']}" for each in targets)
+            self.note(f"Changes of {', '.join(words)}:")
 
 
-def _row(event: dict[str, Any], now: datetime) -> tuple[Any, ...]:
+def _row(event: dict[str, Any], now: datetime, *, whole: bool) -> tuple[Any, ...]:
     initiator, target = event["initiator"], event["target"]
     documents = {each["name"]: each["content"] for each in event["attachments"]}
     return (
         moment(event["eventTime"], now),
-        initiator["id"],
-        initiator.get("project_id"),
+        owner(initiator["id"], whole=whole),
+        owner(initiator.get("project_id"), whole=whole),
         event["action"],
         target["typeURI"].rpartition("/")[2],
         target["id"],

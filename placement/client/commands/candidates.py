@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from placement.client import display
-from placement.client.commands.aggregate import resolved
-from placement.client.display import (
-    ENOUGH,
+from placement.client.arguments import (
+    CLOSED,
+    IN_AGGREGATES,
     IN_CLUSTER,
-    PROSE,
     QUERY,
-    Listing,
-    Pairs,
-    Prose,
+    QueryPairs,
+    given,
     limit,
     query_of,
 )
-from placement.client.formats import GREEN, RED, TextCell, amounts, lines, painted
+from placement.client.cells import amounts, lines
+from placement.client.command import ENOUGH, PROSE, Listing
+from placement.client.explanations import Explaining, ExplanationBody
+from placement.client.provider_names import names_in_trees
 
 if TYPE_CHECKING:
     from placement.client.client import Client
@@ -30,6 +30,7 @@ COLUMNS = ("#", "root", "provider", "amounts", "groups", "uuid")
 # Parameters that only our own search knows, and the beginning of the ones with the suffix of a group.
 _OWN = {"order_by", "prefer", "cluster"}
 _OWN_OF_GROUPS = "split"
+_OF_PLACES = ("member_of", "in_tree", "root_")
 LIMIT = limit("candidates at most; limit=N says the same")
 
 
@@ -59,7 +60,7 @@ class CandidateListing(Listing):
         roots = {
             summaries[uuid]["root_provider_uuid"] for request in requests for uuid in request["allocations"]
         }
-        known = display.in_trees(self.client, roots)
+        known = names_in_trees(self.client, roots)
         rows = []
         for number, request in enumerate(requests, start=1):
             for uuid, entry in request["allocations"].items():
@@ -74,22 +75,21 @@ class CandidateListing(Listing):
 class ListCandidates(CandidateListing):
     """List the candidates of a request, a row for each provider of each candidate.
 
-    The arguments are the parameters of GET /allocation_candidates, such as resources=VCPU:2. With order_by,
-    prefer, cluster, split or split_rule, GET /ext/v1/allocation_candidates is asked, and scores are listed.
+    The arguments are the parameters of GET /ext/v1/allocation_candidates, such as resources=VCPU:2. With
+    order_by, prefer, cluster, split or split_rule, scores are listed.
     """
 
-    arguments = (QUERY, IN_CLUSTER, LIMIT)
+    arguments = (QUERY, IN_CLUSTER, IN_AGGREGATES, LIMIT, CLOSED)
     explains_queries = True
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
-        query = resolved(self.client, query_of(parsed_args))
+        query = query_of(parsed_args)
         limited = any(key == "limit" for key, _ in query)
         if self.for_people(parsed_args) and not limited:
             query.append(("limit", str(SHOWN + ENOUGH)))
-        if not any(key in _OWN or key.startswith(_OWN_OF_GROUPS) for key, _ in query):
-            body = self.client.get("/allocation_candidates", query)
-            return COLUMNS, self.rows(parsed_args, body, limited=limited)
         body = self.client.get("/ext/v1/allocation_candidates", query)
+        if not any(key in _OWN or key.startswith(_OWN_OF_GROUPS) for key, _ in query):
+            return COLUMNS, self.rows(parsed_args, body, limited=limited)
         scores = [request.get("score") for request in body["allocation_requests"]]
         rows = self.rows(parsed_args, body, limited=limited)
         if all(score is None for score in scores) and self.for_people(parsed_args):
@@ -97,52 +97,18 @@ class ListCandidates(CandidateListing):
         return (*COLUMNS, "score"), [(*row, scores[row[0] - 1]) for row in rows]
 
 
-# `placement explain`, and how all explanations are shown: why nothing fits, or where most is lost.
-
-
-_LACKS = " lacks "
-_COLUMNS = ("#", "condition", "came", "passed", "trees", "nearest")
-
-Explanation = Mapping[str, Any]
-
-
-class Explaining(Prose):
-    """A command that explains why a request, flavor or pod fits nowhere, in sentences or in rows."""
-
-    def result(
-        self, parsed_args: argparse.Namespace, explanation: Explanation, mend: Sequence[str] = ()
-    ) -> tuple[tuple[str, ...], Any]:
-        """Return the sentences, or rows if a format is given; the command ends with 1 if nothing fits.
-
-        `mend` are sentences about what would help, which come before the near misses.
-        """
-        self.exit_status = 0 if explanation["first_empty"] is None else 1
-        if parsed_args.formatter == PROSE:
-            colour = RED if self.exit_status else GREEN
-            verdict = painted(_verdict(explanation), colour, self.app.stdout)
-            return ("Explanation",), [(line,) for line in (verdict, "", *_sentences(explanation, mend))]
-        rows = []
-        for at, stage in enumerate(explanation["stages"]):
-            passed = stage["trees"] if stage["providers"] is None else stage["providers"]
-            # The near misses are beside the first condition that none meets.
-            nearest = explanation["nearest"] if at == explanation["first_empty"] else []
-            misses = TextCell(nearest, (sentence for miss in nearest for sentence in miss["sentences"]))
-            rows.append((at + 1, stage["condition"], stage["came"], passed, stage["trees"], misses))
-        return _COLUMNS, rows
-
-
 class ExplainRequest(Explaining):
-    """Explain where a request fits, or which of its conditions no provider meets and which come closest.
+    """Explain where a request fits, or which condition no host meets and which hosts come closest.
 
     The arguments are the parameters of GET /ext/v1/allocation_candidates, such as resources=VCPU:2.
     """
 
-    arguments = (QUERY, IN_CLUSTER, LIMIT)
+    arguments = (QUERY, IN_CLUSTER, IN_AGGREGATES, LIMIT, CLOSED)
     explains_queries = True
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         client = self.client
-        query = [pair for pair in resolved(client, query_of(parsed_args)) if pair[0] != "explain"]
+        query = [pair for pair in query_of(parsed_args) if pair[0] != "explain"]
         if all(key != "limit" for key, _ in query):
             query.append(("limit", str(ENOUGH)))
         asked = [*query, ("explain", "1")]
@@ -151,68 +117,53 @@ class ExplainRequest(Explaining):
         return self.result(parsed_args, explanation, list(mend))
 
 
-def _mend(client: Client, query: Pairs, explanation: Explanation) -> Iterator[str]:
+def _mend(client: Client, query: QueryPairs, explanation: ExplanationBody) -> Iterator[str]:
     """Yield what splitting an amount over providers of a host would give, if no provider has enough of it."""
-    from placement.client.client import ServiceError
-
     empty = explanation["first_empty"]
     stage = {} if empty is None else explanation["stages"][empty]
-    if stage.get("kind") != "amount":
+    parameters = dict(query)
+    if stage.get("kind") != "amount" or _is_split(stage, parameters):
         return
-    given, name, split = dict(query), stage["resource_class"], f"split{stage['group']}"
+    name, cluster = stage["resource_class"], parameters.get("cluster")
+    room = _room(client, name, cluster)
+    if room is None:
+        return
     most = max((miss["free"] for miss in explanation["nearest"] if "free" in miss), default=0)
-    if name in given.get(split, "").split(","):
-        return
-    cluster = {"cluster": given["cluster"]} if "cluster" in given else {}
-    question = {"kinds": {name: {"querystring": f"resources={name}:1"}}, "by": ["host"], **cluster}
-    try:
-        room = client.post("/ext/v1/capacity", question)["kinds"][name]
-    except ServiceError:
-        # Not every caller may ask for capacity.
-        return
     free = {host["name"]: host["classes"][name]["free"] for host in room["hosts"]}
     best = max(free, key=lambda host: free[host], default=None)
     if best is None or free[best] <= most:
         return
     short = free[best] < stage["wanted"]
-    # Without a suffix a group cannot split amounts.
-    way = (
-        f"{split}={name}"
-        if stage["group"]
-        else f"resources_several={name}:{stage['wanted']} split_several={name}"
-    )
-    instead = "" if short else f"; {way} takes it from several of a host"
-    yield f"A provider of {name} has {most} free at most{instead}."
-    where, total = given.get("cluster", "all hosts"), room["total"]["classes"][name]["free"]
+    instead = "" if short else f"; {_way_to_split(stage)} takes it from several providers of a host"
+    yield f"No single provider has more than {most} {name} free{instead}."
+    if any(key.startswith(_OF_PLACES) for key in parameters):
+        # What is free outside of the place does not help.
+        return
+    where, total = parameters.get("cluster", "all hosts"), room["total"]["classes"][name]["free"]
     less = f", less than {stage['wanted']}" if short else ""
-    yield f"In {where} {total} are free, on one host {free[best]} at most ({best}){less}."
+    yield f"In {where} {total} are free; the most on one host is {free[best]} ({best}){less}."
 
 
-def _sentences(explanation: Explanation, mend: Sequence[str]) -> Iterator[str]:
-    """Yield a line for each condition up to the first that none meets, and the near misses."""
-    stages, empty = explanation["stages"], explanation["first_empty"]
-    for at, stage in enumerate(stages if empty is None else stages[: empty + 1]):
-        yield f"{at + 1:2}  {stage['sentence']}"
-    yield from (f"      {line}" for line in (*mend, *near_misses(explanation["nearest"])))
+def _is_split(stage: Mapping[str, Any], parameters: Mapping[str, str]) -> bool:
+    return stage["resource_class"] in parameters.get(f"split{stage['group']}", "").split(",")
 
 
-def near_misses(nearest: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the sentences of near misses; providers that differ in a number and lack the same are one."""
-    alike: dict[str, list[str]] = {}
-    for miss in nearest:
-        for sentence in miss["sentences"]:
-            name, verb, lack = sentence.partition(_LACKS)
-            alike.setdefault(verb + lack, []).append(name)
-    for lack, names in alike.items():
-        for name, _, count in display.folded((name, {}) for name in names):
-            yield f"{name}{' each' if count > 1 else ''}{lack}"
+def _room(client: Client, resource_class: str, cluster: str | None) -> Mapping[str, Any] | None:
+    """Return what is free of a class, by host; None for a caller that may not ask for capacity."""
+    from placement.client.client import ServiceError
+
+    kinds = {resource_class: {"querystring": f"resources={resource_class}:1"}}
+    try:
+        question = {"kinds": kinds, "by": ["host"], **given(cluster=cluster)}
+        room: Mapping[str, Any] = client.post("/ext/v1/capacity", question)["kinds"][resource_class]
+    except ServiceError:
+        return None
+    return room
 
 
-def _verdict(explanation: Explanation) -> str:
-    empty = explanation["first_empty"]
-    if empty is not None:
-        return f"Fits nowhere: nothing meets condition {empty + 1}."
-    last = explanation["stages"][-1]
-    at_least = "" if explanation["complete"] else "at least "
-    where, noun = ("on", "node") if last["counted"] == "nodes" else ("in", "tree")
-    return f"Fits {where} {at_least}{last['trees']} {noun}{'' if last['trees'] == 1 else 's'}."
+def _way_to_split(stage: Mapping[str, Any]) -> str:
+    """Return the parameters that split the amount of a stage; without a suffix a group cannot split it."""
+    name = stage["resource_class"]
+    if stage["group"]:
+        return f"split{stage['group']}={name}"
+    return f"resources_several={name}:{stage['wanted']} split_several={name}"

@@ -6,27 +6,17 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
-from placement.client.commands.aggregate import resolved
+from placement.client import arguments as client_arguments
+from placement.client.cells import amounts, lines
+from placement.client.command import Listing
 from placement.client.commands.flavor import OPTIONS, document_beside, note_ignored
-from placement.client.display import (
-    IN_CLUSTER,
-    STANDARD_INPUT,
-    Listing,
-    UsageError,
-    argument,
-    given,
-    parameter,
-    read_yaml,
-    repeatable,
-    take_cluster,
-)
-from placement.client.formats import amounts, lines
 from placement.engine.domain.errors import PlacementError
 from placement.engine.domain.units import each_once, name_of
 
 if TYPE_CHECKING:
-    from placement.client.client import Client
+    pass
 
 _COLUMNS = ("kind", "of", "room", "runs_out_first", "taking", "hosts", "fragmentation", "stranded")
 _GROUPS = {"cluster": "clusters", "aggregate": "aggregates", "host": "hosts"}
@@ -35,10 +25,10 @@ _SHOWN = 50
 
 
 WORLD = (
-    repeatable("--without", "HOST", "as if it were drained"),
-    repeatable("--more", "HOST=N", "as if there were N more like it"),
-    repeatable("--ratio", "CLASS=R", "as if that were the ratio"),
-    repeatable("--reserved", "CLASS=N", "as if so much were reserved"),
+    client_arguments.repeatable("--without", "HOST", "as if it were drained"),
+    client_arguments.repeatable("--more", "HOST=N", "as if there were N more like it"),
+    client_arguments.repeatable("--ratio", "CLASS=R", "as if that were the ratio"),
+    client_arguments.repeatable("--reserved", "CLASS=N", "as if so much were reserved"),
 )
 """The options that say how things would be different."""
 
@@ -47,16 +37,18 @@ class ShowCapacity(Listing):
     """Show how many more of queries, flavors and pods could be placed one after another.
 
     KIND is a .json file with a flavor as `openstack flavor show -f json` prints it, a file with the manifest
-    of a pod (needs --cluster), or a query such as resources=VCPU:2,MEMORY_MB:512: all KEY=VALUE together are
-    one query, one with & is a query by itself, and so is one with a name before it: small:resources=VCPU:2.
-    Options of flavors give one without a file. The last options ask what would fit if things were different.
+    of a pod (needs --cluster), or a query such as resources=VCPU:2,MEMORY_MB:512. All KEY=VALUE together are
+    one query. An argument with & or with a name in front, small:resources=VCPU:2, is a query of its own.
+    Options of flavors give a flavor without a file. The last options imagine hosts, ratios or reservations.
     """
 
     arguments = (
-        argument("kinds", nargs="*", metavar="KIND", help="file, query parameter or query"),
+        client_arguments.argument("kinds", nargs="*", metavar="KIND", help="file, query parameter or query"),
         *OPTIONS,
-        IN_CLUSTER,
-        argument(
+        client_arguments.IN_CLUSTER,
+        client_arguments.CLOSED,
+        client_arguments.IN_AGGREGATES,
+        client_arguments.argument(
             "--by",
             action="append",
             choices=list(_GROUPS),
@@ -70,21 +62,31 @@ class ShowCapacity(Listing):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], Any]:
         by = parsed_args.by or ["cluster"]
         client = self.client
-        kinds, world = kinds_of(client, parsed_args), world_of(parsed_args)
+        kinds, world = kinds_of(parsed_args), world_of(parsed_args)
         for kind in kinds.values():
             note_ignored(self, kind)
-        question = {"kinds": kinds, "by": by, "world": world, **given(cluster=parsed_args.cluster)}
+        question = {
+            "kinds": kinds,
+            "by": by,
+            "world": world,
+            **client_arguments.given(cluster=parsed_args.cluster, closed=parsed_args.closed or None),
+        }
         rows = []
         for name, kind in client.post("/ext/v1/capacity", question)["kinds"].items():
             resources = kind.get("resources", {}) if self.for_people(parsed_args) else {}
             rows.append(_row(name, _ALL, kind["total"], resources))
             for group in by:
                 for room in kind.get(_GROUPS[group], ()):
-                    called = room["name"] or f"like {room['like']}" if group == "host" else room[group]
-                    if group == "aggregate" and self.for_people(parsed_args):
-                        called = room.get("name") or called
+                    called = self._called(parsed_args, group, room)
                     rows.append(_row(name, called, room, resources))
         return _COLUMNS, self.first(parsed_args, rows, _SHOWN)
+
+    def _called(self, parsed_args: argparse.Namespace, group: str, room: Mapping[str, Any]) -> str:
+        """Return the name of a cluster, an aggregate or a host; programs read the uuids of aggregates."""
+        name: str = room["name"] or f"like {room['like']}" if group == "host" else room[group]
+        if group == "aggregate" and self.for_people(parsed_args):
+            return room.get("name") or name
+        return name
 
 
 def _row(name: str, of: str, room: Mapping[str, Any], resources: Mapping[str, str]) -> tuple[Any, ...]:
@@ -99,41 +101,65 @@ def _row(name: str, of: str, room: Mapping[str, Any], resources: Mapping[str, st
     return (name, of, count, first, *sums, cell)
 
 
-def kinds_of(client: Client, parsed: argparse.Namespace) -> dict[str, Any]:
+def kinds_of(parsed: argparse.Namespace) -> dict[str, Any]:
     """Return the kinds that `kinds` and the options of flavors describe, by name. Raises PlacementError."""
     kinds: dict[str, Any] = {}
     parameters = []
-    for text in take_cluster(parsed, parsed.kinds):
-        name, colon, rest = text.partition(":")
-        if not (colon and name and rest) or set("=&/.") & set(name):
-            # The colon is part of a query or a path.
-            name, rest = "", text
-        if "=" not in rest:
-            kinds[name or Path(rest).stem or "it"] = _read(rest, parsed)
-        elif name or "&" in rest:
-            kinds[name or f"query-{len(kinds) + 1}"] = {"querystring": rest}
+    words_of_kinds = client_arguments.take_cluster(parsed, parsed.kinds)
+    for text in client_arguments.take_aggregates(parsed, words_of_kinds):
+        name, words = _named(text)
+        if "=" not in words:
+            kinds[name or Path(words).stem or "it"] = _read(words, parsed)
+        elif name or "&" in words:
+            kinds[name or f"query-{len(kinds) + 1}"] = {"querystring": _in_aggregates(parsed, words)}
         else:
-            parameters.append(rest)
+            parameters.append(words)
     if parsed.vcpus is not None and not kinds:
         kinds["flavor"] = document_beside(parsed)
     if parameters:
-        pairs = resolved(client, [parameter(text) for text in parameters])
-        kinds["query"] = {"querystring": "&".join(f"{key}={value}" for key, value in pairs)}
+        kinds["query"] = {"querystring": _in_aggregates(parsed, _query(parameters))}
     if not kinds:
-        raise UsageError("what to count is missing: a file, a query such as resources=VCPU:2, or --vcpus")
+        raise client_arguments.UsageError(
+            "nothing to count: give a file, a query such as resources=VCPU:2, or --vcpus"
+        )
     return kinds
+
+
+def _named(text: str) -> tuple[str, str]:
+    """Return the name before a kind, empty if there is none, and the kind itself."""
+    name, colon, rest = text.partition(":")
+    # Another colon is part of a query or a path.
+    is_name = colon and name and rest and not set("=&/.") & set(name)
+    return (name, rest) if is_name else ("", text)
+
+
+def _query(parameters: Sequence[str]) -> str:
+    pairs = map(client_arguments.parameter, parameters)
+    return urlencode(list(pairs))
+
+
+def _in_aggregates(parsed: argparse.Namespace, query: str) -> str:
+    return "&".join([query, *(urlencode({"member_of": name}) for name in parsed.aggregate)])
 
 
 def _read(file: str, parsed: argparse.Namespace) -> dict[str, Any]:
     """Return a pod or a flavor from a file. Raises PlacementError naming it."""
-    if file != STANDARD_INPUT and not Path(file).exists():
-        raise UsageError(f"{file}: is no file and no query, such as resources=VCPU:2")
-    if Path(file).suffix == ".json" or file == STANDARD_INPUT:
+    if file != client_arguments.STANDARD_INPUT and not Path(file).exists():
+        raise client_arguments.UsageError(f"{file}: is neither a file nor a query such as resources=VCPU:2")
+    if file == client_arguments.STANDARD_INPUT or (Path(file).suffix == ".json" and not _is_pod(file)):
         return document_beside(parsed, file)
-    documents = read_yaml(file)
+    documents = client_arguments.read_yaml(file)
     if len(documents) != 1:
         raise PlacementError(f"{file}: the manifest of one pod is expected")
+    if parsed.aggregate:
+        raise client_arguments.UsageError("--aggregate: is for queries and flavors, not for pods")
     return {"pod": documents[0]}
+
+
+def _is_pod(file: str) -> bool:
+    """Return whether a file of JSON has the manifest of a pod. Raises PlacementError naming the file."""
+    document = client_arguments.read_json(file)
+    return isinstance(document, dict) and document.get("kind") == "Pod"
 
 
 def world_of(parsed: argparse.Namespace) -> dict[str, Any]:
@@ -157,13 +183,13 @@ def _pairs(option: str, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
     for text in texts:
         key, separator, value = text.rpartition("=")
         if not separator:
-            raise UsageError(f"{option}: {text} is no NAME=NUMBER")
+            raise client_arguments.UsageError(f"{option}: {text} is not NAME=NUMBER")
         yield key, value
 
 
 def _whole(option: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
-        raise UsageError(f"{option}: {text} is no whole number")
+        raise client_arguments.UsageError(f"{option}: {text} is not a whole number")
     return int(text)
 
 
@@ -171,4 +197,4 @@ def _ratio(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise UsageError(f"--ratio: {text} is no number") from None
+        raise client_arguments.UsageError(f"--ratio: {text} is not a number") from None

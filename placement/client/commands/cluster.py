@@ -7,17 +7,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from placement.client.arguments import CLUSTER, Argument, UsageError, argument, given
+from placement.client.command import ActionCommand, Details, Listing
 from placement.client.commands.host import share
-from placement.client.display import (
-    CLUSTER,
-    ActionCommand,
-    Argument,
-    Details,
-    Listing,
-    UsageError,
-    argument,
-    given,
-)
+from placement.client.tables import ShownTable
 from placement.common.host_use import cpus, memory
 from placement.common.manifest import Profile
 from placement.engine.domain.errors import PlacementError
@@ -40,25 +33,29 @@ def _order(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise argparse.ArgumentTypeError(f"is no JSON: {error}") from None
+        raise argparse.ArgumentTypeError(f"is not JSON: {error}") from None
 
 
 _SETTINGS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "profile": ("--profile", "how nodes become trees", {"choices": [str(profile) for profile in Profile]}),
+    "profile": (
+        "--profile",
+        "how nodes become providers",
+        {"choices": [str(profile) for profile in Profile]},
+    ),
     "description": ("--description", "a few words for people", {}),
     "defaultCPUBindPolicy": (
         "--default-cpu-bind-policy",
-        "of LSE and LSR pods that name none: FullPCPUs, SpreadByPCPUs, or an empty text for none",
+        "for LSE and LSR pods without a bind policy: FullPCPUs, SpreadByPCPUs, or an empty text for none",
         {},
     ),
     "defaultCPUExclusivePolicy": (
         "--default-cpu-exclusive-policy",
-        "of pods that name none: None, PCPULevel or NUMANodeLevel",
+        "for pods without an exclusive policy: None, PCPULevel or NUMANodeLevel",
         {},
     ),
     "defaultNUMATopologyPolicy": (
         "--default-numa-topology-policy",
-        "of hosts that have none: None, BestEffort, Restricted or SingleNUMANode",
+        "for hosts without a NUMA policy: None, BestEffort, Restricted or SingleNUMANode",
         {},
     ),
     "numaAllocateStrategy": (
@@ -67,8 +64,8 @@ _SETTINGS: dict[str, tuple[str, str, dict[str, Any]]] = {
         {},
     ),
     "scoring": ("--scoring", "how places are scored: a name, or JSON", {"type": _order}),
-    "hostScoring": ("--host-scoring", "former way to say how hosts are scored", {"type": _order}),
-    "numaScoring": ("--numa-scoring", "former way to say how NUMA nodes are scored", {"type": _order}),
+    "hostScoring": ("--host-scoring", "old setting: how hosts are scored", {"type": _order}),
+    "numaScoring": ("--numa-scoring", "old setting: how NUMA nodes are scored", {"type": _order}),
     "guaranteedQoS": ("--guaranteed-qos", "the class that Guaranteed stands for, such as LSR", {}),
     "subPriorityImmutable": (
         "--sub-priority-immutable",
@@ -109,6 +106,30 @@ def cluster_path(*segments: str) -> str:
     return f"/ext/v1{path('clusters', *segments)}"
 
 
+def in_cluster(member: str, what: str) -> tuple[Argument, Argument]:
+    """Return the arguments that name something in a cluster: CLUSTER NAME, or CLUSTER/NAME as in tables."""
+    return (
+        argument("cluster", help=f"name of the cluster, or CLUSTER/{what}"),
+        argument(member, nargs="?", metavar=what, help=f"name of the {member}"),
+    )
+
+
+def names_in_cluster(parsed: argparse.Namespace, member: str, form: str = "NAME") -> list[str]:
+    """Return the cluster and the names behind it, at most as many as `form` has, by slashes.
+
+    Raises UsageError.
+    """
+    words: list[str] = [word for word in (parsed.cluster, getattr(parsed, member)) if word is not None]
+    names = "/".join(words).split("/")
+    most = 1 + len(form.split("/"))
+    if len(names) == most + 1 and names[0] == names[1]:
+        # The cluster, and then the whole name as tables print it.
+        del names[0]
+    if not 2 <= len(names) <= most or not all(names):
+        raise UsageError(f"{member}: give CLUSTER {form} or CLUSTER/{form}, not {' '.join(words)}")
+    return names
+
+
 class InClusters(Listing):
     """A command that lists what is in a cluster, or in all clusters that have nodes."""
 
@@ -122,7 +143,7 @@ class InClusters(Listing):
         columns: tuple[str, ...],
         rows: Callable[[str], Iterable[tuple[Any, ...]]],
         most: int,
-    ) -> tuple[Any, Any]:
+    ) -> ShownTable:
         """Return columns and rows, at most --limit; people see `most` without a limit.
 
         Without a cluster the rows of one cluster after another have its name in front.
@@ -153,7 +174,11 @@ def read_name(manifest: Mapping[str, Any], kind: str) -> str:
 
 
 def put_each(
-    command: ActionCommand, cluster: str, collection: str, members: Sequence[tuple[tuple[str, ...], object]]
+    command: ActionCommand,
+    cluster: str,
+    collection: str,
+    members: Sequence[tuple[tuple[str, ...], object]],
+    query: str = "",
 ) -> Iterator[Any]:
     """Put members of a cluster, by their names, one by one, and yield the answers.
 
@@ -165,7 +190,7 @@ def put_each(
     client = command.client
     for number, (names, body) in enumerate(members, start=1):
         try:
-            yield client.put(cluster_path(cluster, collection, *names), body)
+            yield client.put(cluster_path(cluster, collection, *names) + query, body)
         except ServiceError as error:
             command.fail(f"{'/'.join(names)}: {error}")
             left = ["/".join(others) for others, _ in members[number:]]
@@ -175,13 +200,13 @@ def put_each(
 
 
 class ListClusters(Listing):
-    """List all clusters with their hosts, the nodes of Kubernetes among them, and what is used of them."""
+    """List all clusters with their hosts, Kubernetes nodes and used amounts."""
 
     left_out_first = ("profile",)
     only_wide = ("description", "aggregate", "uuid")
     nothing = "clusters"
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
         clusters = self.client.get(cluster_path(), [("include", "use")])["clusters"]
         return _LISTED, [
             (
@@ -194,11 +219,11 @@ class ListClusters(Listing):
 
 
 class ShowCluster(Details):
-    """Show a cluster with all settings; people see the defaults of settings that it does not have, too."""
+    """Show a cluster with all settings; tables also show the defaults of unset settings."""
 
     arguments = (CLUSTER,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
         return _details(parsed_args, self.client.get(cluster_path(parsed_args.cluster)))
 
 
@@ -207,7 +232,7 @@ class CreateCluster(Details):
 
     arguments = (CLUSTER, *_SET)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
         present = self.client.get(cluster_path())["clusters"]
         if any(cluster["name"] == parsed_args.cluster for cluster in present):
             raise PlacementError(
@@ -221,7 +246,7 @@ class SetCluster(Details):
 
     arguments = (CLUSTER, *_SET)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
         named = _named(parsed_args, "set")
         return _put(self.client, parsed_args, {**_present(self.client, parsed_args), **named})
 
@@ -231,7 +256,7 @@ class UnsetCluster(Details):
 
     arguments = (CLUSTER, *_UNSET)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
         named = _named(parsed_args, "unset")
         present = _present(self.client, parsed_args).items()
         kept = {name: value for name, value in present if name not in named}
@@ -251,7 +276,7 @@ def _named(parsed_args: argparse.Namespace, verb: str | None = None) -> dict[str
     """Return the named settings. Raises PlacementError if none is named and `verb` needs one."""
     named = given(**{name: getattr(parsed_args, name) for name in _SETTINGS})
     if verb and not named:
-        raise UsageError(f"cluster {verb}: no setting is named")
+        raise UsageError(f"cluster {verb}: name at least one setting")
     return named
 
 
@@ -260,11 +285,11 @@ def _present(client: Client, parsed_args: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in cluster.items() if name not in _NO_SETTINGS}
 
 
-def _put(client: Client, parsed_args: argparse.Namespace, settings: Mapping[str, Any]) -> tuple[Any, Any]:
+def _put(client: Client, parsed_args: argparse.Namespace, settings: Mapping[str, Any]) -> ShownTable:
     return _details(parsed_args, client.put(cluster_path(parsed_args.cluster), settings))
 
 
-def _details(parsed_args: argparse.Namespace, cluster: Mapping[str, Any]) -> tuple[Any, Any]:
+def _details(parsed_args: argparse.Namespace, cluster: Mapping[str, Any]) -> ShownTable:
     """Return the fields of a cluster and their values; for people, objects are JSON, defaults named."""
     names = (*_COLUMNS, *(name for name in cluster if name not in _COLUMNS))
     values = (cluster[name] for name in names)

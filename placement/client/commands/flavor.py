@@ -7,38 +7,49 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from placement.client.commands import candidates
-from placement.client.commands.candidates import Explaining
-from placement.client.display import (
-    ENOUGH,
+from placement.client.arguments import (
+    CLOSED,
+    IN_AGGREGATES,
     IN_CLUSTER,
-    ActionCommand,
-    Details,
     UsageError,
     argument,
+    gibibytes,
     given,
+    mebibytes,
     positive,
     read_json,
     repeatable,
+    take_aggregates,
     take_cluster,
 )
-from placement.client.formats import TextCell, lines
+from placement.client.cells import TextCell, lines
+from placement.client.command import ENOUGH, ActionCommand, Details
+from placement.client.commands import candidates
+from placement.client.explanations import Explaining
+from placement.client.tables import ShownTable
 
 # The options for amounts: the fields of the flavor, and what they mean.
-_AMOUNTS = {
-    "vcpus": ("vcpus", "guest CPUs"),
-    "ram": ("memory_mb", "MiB of memory"),
-    "disk": ("root_gb", "GiB of root disk"),
-    "ephemeral": ("ephemeral_gb", "GiB of ephemeral disk"),
-    "swap": ("swap_mb", "MiB of swap"),
+_AMOUNTS: dict[str, tuple[str, str, Callable[[str], int]]] = {
+    "vcpus": ("vcpus", "guest CPUs", int),
+    "ram": ("memory_mb", "MiB of memory, or 8G", mebibytes),
+    "disk": ("root_gb", "GiB of root disk", gibibytes),
+    "ephemeral": ("ephemeral_gb", "GiB of ephemeral disk", gibibytes),
+    "swap": ("swap_mb", "MiB of swap", mebibytes),
 }
 OPTIONS = (
-    *(argument(f"--{name}", type=int, metavar="N", help=meaning) for name, (_, meaning) in _AMOUNTS.items()),
+    *(
+        argument(f"--{name}", type=read, metavar="N", help=meaning)
+        for name, (_, meaning, read) in _AMOUNTS.items()
+    ),
     repeatable("--property", "KEY=VALUE", "extra spec, repeatable"),
-    argument("--image", metavar="FILE", help="image as `openstack image show -f json` prints it; - likewise"),
+    argument(
+        "--image",
+        metavar="FILE",
+        help="image as `openstack image show -f json` prints it; - for standard input",
+    ),
     repeatable("--image-property", "KEY=VALUE", "image property, repeatable"),
     argument("--granular", action="store_true", help="a request group for each guest NUMA cell"),
-    argument("--strict", action="store_true", help="refuse what nova's validation refuses"),
+    argument("--strict", action="store_true", help="refuse flavors that nova's validation refuses"),
     argument(
         "--pcpu-fallback", action="store_true", help="also ask for shared CPUs in place of dedicated ones"
     ),
@@ -55,7 +66,9 @@ _SEARCHED = (
     argument("words", nargs="*", metavar="FILE", help="flavor as JSON; - for standard input"),
     *OPTIONS,
     _LIMIT,
+    CLOSED,
     IN_CLUSTER,
+    IN_AGGREGATES,
 )
 
 
@@ -98,7 +111,7 @@ class TranslateFlavor(Details):
     arguments = _FLAVOR
     auth_required = False
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
         from placement.flavors.nova.translation import translate_document, translation_document
 
         answer = translation_document(translate_document(document(parsed_args)))
@@ -115,7 +128,7 @@ class ListFlavorCandidates(candidates.CandidateListing):
     arguments = _SEARCHED
     explained_by = "flavor explain"
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
         limited = parsed_args.limit is not None
         if self.for_people(parsed_args) and not limited:
             parsed_args.limit = candidates.SHOWN + ENOUGH
@@ -126,14 +139,14 @@ class ListFlavorCandidates(candidates.CandidateListing):
 
 
 class ExplainFlavor(Explaining):
-    """Explain where a flavor fits, or which of its conditions no provider meets and which come closest.
+    """Explain where a flavor fits, or which condition no host meets and which hosts come closest.
 
     FILE is what `openstack flavor show -f json` prints; options override what it says.
     """
 
     arguments = _SEARCHED
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
         parsed_args.limit = parsed_args.limit or ENOUGH
         found = _searched(self, parsed_args, explain=True)
         if found["query_used"] == "fallback_querystring":
@@ -142,30 +155,26 @@ class ExplainFlavor(Explaining):
 
 
 def _searched(command: ActionCommand, parsed: argparse.Namespace, **parts: object) -> Any:
-    files = take_cluster(parsed, parsed.words)
+    files = take_aggregates(parsed, take_cluster(parsed, parsed.words))
     if len(files) > 1:
         raise UsageError(f"FILE: one flavor is expected, not {', '.join(files)}")
     parsed.file = files[0] if files else None
-    request = {**document(parsed), **parts, **given(cluster=parsed.cluster)}
+    request = {**document(parsed), **parts, **given(cluster=parsed.cluster, closed=parsed.closed or None)}
     note_ignored(command, request)
     return command.client.post("/ext/v1/flavors/candidates", request)
 
 
 def document(parsed: argparse.Namespace) -> dict[str, Any]:
     """Return the translation request that the arguments stand for."""
-    from placement.flavors.nova.flavor import (
-        FLAT,
-        GRANULAR,
-        flavor_from_openstack_json,
-        image_from_openstack_json,
-    )
+    from placement.flavors.nova.flavor import FLAT, GRANULAR
+    from placement.flavors.nova.openstack_json import flavor_from_openstack_json, image_from_openstack_json
 
     if parsed.file == "-" and parsed.image == "-":
-        raise UsageError("--image: standard input is read for the flavor already")
+        raise UsageError("--image: standard input already has the flavor")
     flavor: dict[str, Any] = {"extra_specs": {}}
     if parsed.file is not None:
         flavor = asdict(flavor_from_openstack_json(read_json(parsed.file)))
-    flavor |= given(**{field: getattr(parsed, name) for name, (field, _) in _AMOUNTS.items()})
+    flavor |= given(**{field: getattr(parsed, name) for name, (field, *_) in _AMOUNTS.items()})
     if not {"vcpus", "memory_mb"} <= flavor.keys():
         raise UsageError("a flavor is needed: --vcpus and --ram, or a FILE")
     flavor["extra_specs"] = {**flavor["extra_specs"], **_pairs("--property", parsed.property)}
@@ -178,17 +187,18 @@ def document(parsed: argparse.Namespace) -> dict[str, Any]:
         "numa": GRANULAR if parsed.granular else FLAT,
     }
     image = {**properties, **_pairs("--image-property", parsed.image_property)}
-    return {"flavor": flavor, "image": image, "options": options}
+    aggregates = getattr(parsed, "aggregate", None) or None
+    return {"flavor": flavor, "image": image, "options": options, **given(member_of=aggregates)}
 
 
 def note_ignored(command: ActionCommand, request: Mapping[str, Any]) -> None:
     """Print in one line what a translation ignores of the flavor in the request, if there is one."""
-    from placement.flavors.nova.translation import ignored_extra_specs
+    from placement.flavors.nova.extra_spec_rules import ignored_extra_specs
 
     if "flavor" not in request or request["options"]["strict"]:
         return
     if ignored := ignored_extra_specs(request["flavor"]["extra_specs"]):
-        command.note(f"Ignored: {'; '.join(each.message for each in ignored)}")
+        command.note(f"Ignored: {'; '.join(str(each) for each in ignored)}")
 
 
 def document_beside(parsed: argparse.Namespace, file: str | None = None) -> dict[str, Any]:
@@ -201,6 +211,6 @@ def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         key, separator, value = text.partition("=")
         if not separator:
-            raise UsageError(f"{option}: {text} is no KEY=VALUE")
+            raise UsageError(f"{option}: {text} is not KEY=VALUE")
         pairs[key] = value
     return pairs

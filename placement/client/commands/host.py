@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-from placement.client.commands.aggregate import uuid_of
-from placement.client.display import Listing, argument, given, limit, pages_of
-from placement.client.formats import TextCell
-from placement.common.host_use import Use, cpus, dedicated_cpus, disk, memory, shared_cpus
+from placement.client.arguments import argument, given, limit
+from placement.client.cells import TextCell
+from placement.client.command import Listing
+from placement.client.tables import ShownTable
+from placement.common.host_use import CapacityUse, cpus, dedicated_cpus, disk, memory, shared_cpus
 
 HOSTS = "/ext/v1/hosts"
 _SHOWN = 50
 _COLUMNS = (
-    *("name", "cluster", "cpu_use", "cpus_free", "pcpu_free"),
+    *("name", "cluster", "state", "cpu_use", "cpus_free", "pcpu_free"),
     *("memory_use", "memory_free_mib", "disk_free_gb", "uuid"),
 )
 
 
-def share(use: Use) -> TextCell:
+def share(use: CapacityUse) -> TextCell:
     """Return a cell of a use in percent of the capacity, empty without a capacity."""
     percent = round(100 * use.used / use.capacity) if use.capacity else None
     return TextCell(percent, () if percent is None else (f"{percent}%",))
@@ -37,26 +38,21 @@ def gibibytes(mebibytes: float) -> TextCell:
 
 
 class ListHosts(Listing):
-    """List hosts, of OpenStack and of Kubernetes, with what is used of them and what they have left."""
+    """List hosts of OpenStack and Kubernetes, with their used and free amounts."""
 
     arguments = (
         argument("--cluster", help="in this cluster only"),
-        argument("--aggregate", metavar="UUID_OR_NAME", help="with a provider in this aggregate only"),
-        limit(f"N hosts at most (else {_SHOWN} for people)"),
+        argument("--aggregate", metavar="UUID_OR_NAME", help="in this aggregate only"),
+        limit(f"N hosts at most (default {_SHOWN} in tables)"),
     )
     left_out_first = ("uuid", "disk_free_gb", "pcpu_free", "cluster")
     only_wide = ("uuid",)
     nothing = "hosts"
     filters = ("cluster", "aggregate")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        client, wanted = self.client, given(cluster=parsed_args.cluster)
-        hosts: Iterable[Mapping[str, Any]] = pages_of(client, HOSTS, "hosts", "after", [*wanted.items()])
-        if parsed_args.aggregate is not None:
-            query = [("member_of", uuid_of(client, parsed_args.aggregate))]
-            members = client.get("/resource_providers", query)["resource_providers"]
-            roots = {member["root_provider_uuid"] for member in members}
-            hosts = (host for host in hosts if host["uuid"] in roots)
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
+        wanted = given(cluster=parsed_args.cluster, aggregate=parsed_args.aggregate)
+        hosts = self.client.entries(HOSTS, "hosts", "after", wanted.items())
         # All are read where they are sorted, so that the first ones are the first of all.
         rows = self.in_order(parsed_args, _COLUMNS, map(_row, hosts))
         if parsed_args.limit is not None:
@@ -69,7 +65,7 @@ def _row(host: Mapping[str, Any]) -> tuple[Any, ...]:
     of_memory, of_disk = memory(resources), disk(resources)
     of_cpus = (shared_cpus(resources), dedicated_cpus(resources))
     return (
-        *(host["name"], host["cluster"], share(cpus(resources))),
+        *(host["name"], host["cluster"], host["state"], share(cpus(resources))),
         *(number(each.free) if each.capacity else None for each in of_cpus),
         *(share(of_memory), gibibytes(of_memory.free)),
         TextCell(int(of_disk.free), (f"{of_disk.free:.0f} GB",)) if of_disk.capacity else None,

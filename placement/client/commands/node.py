@@ -6,70 +6,68 @@ import argparse
 from datetime import UTC, datetime
 from typing import Any
 
-from placement.client import drawing
-from placement.client.commands.cluster import InClusters, cluster_path, put_each
+from placement.client import tree_drawing
+from placement.client.arguments import CLUSTER, argument, limit, read_yaml
+from placement.client.cells import TextCell, age, lines
+from placement.client.command import DRAWING, ActionCommand, DrawingCommand, Listing
+from placement.client.commands.cluster import InClusters, cluster_path, in_cluster, names_in_cluster, put_each
 from placement.client.commands.host import HOSTS, gibibytes, number
-from placement.client.display import (
-    CLUSTER,
-    DRAWING,
-    ActionCommand,
-    DrawingCommand,
-    Listing,
-    argument,
-    limit,
-    pages_of,
-    read_yaml,
-)
-from placement.client.formats import TextCell, age, lines
-from placement.common.host_use import Resources, cpus, memory
-
-# `placement tree`: the tree that a provider is in.
+from placement.client.node_drawing import draw_cpu_owners, notes
+from placement.client.tables import ShownTable
+from placement.common.host_use import UseByClass, cpus, memory
 
 
 class TreeDrawing(DrawingCommand):
     """A command that draws a provider tree."""
 
-    def drawn(self, parsed_args: argparse.Namespace, root: drawing.DrawnProvider) -> tuple[Any, list[Any]]:
+    def draw(
+        self, parsed_args: argparse.Namespace, provider: tree_drawing.DrawnProvider
+    ) -> tuple[Any, list[Any]]:
         """Return the tree as lines or as rows, as the format asks for."""
         if parsed_args.formatter == DRAWING:
-            return ("Tree",), [(line,) for line in drawing.draw(root, self.app.stdout)]
-        return drawing.COLUMNS, list(drawing.rows(root))
+            return ("Tree",), [(line,) for line in tree_drawing.draw(provider, self.app.stdout)]
+        return tree_drawing.COLUMNS, list(tree_drawing.rows(provider))
 
 
 class ShowTree(TreeDrawing):
-    """Draw the tree that a provider is in, with capacity and use."""
+    """Draw the host of a provider with all its parts, their capacity and use."""
 
-    arguments = (argument("provider", metavar="UUID_OR_NAME", help="any provider of the tree"),)
+    arguments = (argument("provider", metavar="UUID_OR_NAME", help="the host or any provider of it"),)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        return self.drawn(parsed_args, drawing.fetch(self.client, parsed_args.provider))
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
+        return self.draw(parsed_args, tree_drawing.fetch(self.client, parsed_args.provider))
 
 
 _SHOWN = 50
-_NODE = (CLUSTER, argument("node", help="name of the node"))
+_NODE = in_cluster("node", "NODE")
+
+
+def _path(parsed: argparse.Namespace) -> str:
+    cluster, node = names_in_cluster(parsed, "node", "NODE")
+    return cluster_path(cluster, "nodes", node)
 
 
 class ListNodes(InClusters):
-    """List the nodes of a cluster, or of all: whether they take pods, what is free, and their age.
+    """List the nodes of a cluster, or of all clusters, with their state, free amounts and age.
 
-    The CPUs and the memory are the ones that pods request of a node as a whole. Pods are the ones that count,
-    also consumers that are no pods but take the place of one, and how many the node may have.
+    CPUs and memory are the amounts that pods request of the node as a whole. The number of pods includes
+    other consumers that take the place of a pod; behind it is the most that the node may have.
     """
 
-    arguments = (*InClusters.arguments, limit(f"N nodes at most (else {_SHOWN} for people)"))
+    arguments = (*InClusters.arguments, limit(f"N nodes at most (default {_SHOWN} in tables)"))
     left_out_first = ("resource_provider", "created_at")
     kept = ("name", "state")
     only_wide = ("resource_provider",)
     nothing = "nodes{where}; placement host list lists other hosts"
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
         columns = ("name", "state", "cpus_free", "memory_free_mib", "pods", "created_at", "resource_provider")
         return self.listed(parsed_args, columns, self._rows, _SHOWN)
 
     def _rows(self, cluster: str) -> list[tuple[Any, ...]]:
         client, now = self.client, datetime.now(UTC)
         nodes = client.get(cluster_path(cluster, "nodes"), [("include", "state")])["nodes"]
-        hosts = pages_of(client, HOSTS, "hosts", "after", [("cluster", cluster)])
+        hosts = client.entries(HOSTS, "hosts", "after", [("cluster", cluster)])
         resources = {each["uuid"]: each["resources"] for each in hosts}
         rows = []
         for node in nodes:
@@ -89,7 +87,7 @@ class ListNodes(InClusters):
         return rows
 
 
-def _of_limit(pods: int, resources: Resources) -> TextCell:
+def _of_limit(pods: int, resources: UseByClass) -> TextCell:
     """Return a cell of pods that shows how many the node may have, if it has a limit."""
     limit = resources.get("CUSTOM_PODS")
     return TextCell(pods, (f"{pods}/{limit['capacity']}" if limit else str(pods),))
@@ -100,12 +98,12 @@ class ShowNode(TreeDrawing):
 
     arguments = _NODE
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        body = self.client.get(cluster_path(parsed_args.cluster, "nodes", parsed_args.node))
-        columns, rows = self.drawn(parsed_args, drawing.from_node(body["tree"]))
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
+        body = self.client.get(_path(parsed_args))
+        columns, rows = self.draw(parsed_args, tree_drawing.from_node(body["tree"]))
         if parsed_args.formatter == DRAWING and body.get("cpus"):
-            rows += [(line,) for line in drawing.draw_cpu_owners(body["cpus"], self.app.stdout)]
-            rows += [(line,) for line in drawing.notes(body)]
+            rows += [(line,) for line in draw_cpu_owners(body["cpus"], self.app.stdout)]
+            rows += [(line,) for line in notes(body)]
         return columns, rows
 
 
@@ -119,7 +117,7 @@ class ImportNodes(Listing):
     arguments = (CLUSTER, argument("file", metavar="FILE", help="manifests; - for standard input"))
     only_wide = ("warnings",)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
         from placement.common.documents import nodes_manifests
 
         nodes = nodes_manifests(read_yaml(parsed_args.file))
@@ -145,4 +143,4 @@ class DeleteNode(ActionCommand):
     arguments = _NODE
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.client.delete(cluster_path(parsed_args.cluster, "nodes", parsed_args.node))
+        self.client.delete(_path(parsed_args))

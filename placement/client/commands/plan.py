@@ -6,18 +6,12 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placement.client.client import ANSWER_SECONDS, VERSION, ServiceError, path
-from placement.client.commands.capacity import kinds_of
-from placement.client.commands.flavor import OPTIONS, note_ignored
-from placement.client.display import (
+from placement.client.arguments import (
+    IN_AGGREGATES,
     IN_CLUSTER,
-    PROSE,
-    Listing,
-    Prose,
     UsageError,
     argument,
     consumer_uuid,
@@ -27,93 +21,18 @@ from placement.client.display import (
     repeatable,
     take_cluster,
 )
-from placement.client.drawing import drawn, list_moves, name_mover, summary
-from placement.client.formats import amounts, lines
+from placement.client.cells import amounts, lines
+from placement.client.client import ANSWER_SECONDS
+from placement.client.command import PROSE, Listing, Prose
+from placement.client.commands.capacity import kinds_of
+from placement.client.commands.flavor import OPTIONS, note_ignored
+from placement.client.making_moves import make_moves
+from placement.client.plan_drawing import draw_plan, list_moves, name_mover, summary
+from placement.client.tables import ShownTable
 from placement.engine.domain.errors import PlacementError
-from placement.engine.domain.inventories import MOVE_HEADER
 
 if TYPE_CHECKING:
-    from placement.client.client import Client
-
-
-# Making the moves of a plan: what consumers hold is rewritten, guarded by their generations.
-
-
-MADE, MADE_BEFORE = "made", "made before"
-# The last microversion without types of consumers; a write in it leaves the type as it is.
-_WITHOUT_TYPES = "1.37"
-_NO_TYPE = "unknown"
-# No answer, or one that says that the service ran out of time or of its database.
-_UNCERTAIN = (None, 502, 503, 504)
-
-
-class _Uncertain(PlacementError):
-    """A failure after which it is not known whether a move was made."""
-
-
-def make_moves(
-    client: Client, moves: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[int, Mapping[str, Any], str]]:
-    """Make the moves one by one; yield the number, the move, and whether it was made now or before.
-
-    Raises PlacementError naming the first move that is refused; no move after it is made.
-    """
-    for at, move in enumerate(moves, start=1):
-        try:
-            state = _make(client, move)
-        except PlacementError as error:
-            outcome = f"The {at - 1} before it are made, nothing else is."
-            if isinstance(error, _Uncertain):
-                outcome = f"Move {at} may have been made; apply the plan again."
-            raise PlacementError(
-                f"move {at} of {len(moves)}, {move['consumer']}: {error}. {outcome}"
-            ) from None
-        yield at, move, state
-
-
-def _make(client: Client, move: Mapping[str, Any]) -> str:
-    """Make a move. Raises PlacementError saying why it is refused."""
-    place = path("allocations", move["consumer"])
-    present = client.get(place)
-    held = _amounts(present["allocations"])
-    if held == _amounts(move["to_allocations"]):
-        return MADE_BEFORE
-    if held != _amounts(move["from_allocations"]):
-        raise PlacementError("holds something else than the plan knows" if held else "holds nothing")
-    if move["by"] != "rewriting":
-        raise PlacementError(
-            f"is a pod on node {move['pod']['from_node']}, which Kubernetes has to evict; "
-            f"{move['pod']['to_node']} has room for it"
-        )
-    generation, known = present["consumer_generation"], move["consumer_generation"]
-    if generation != known:
-        raise PlacementError(f"has generation {generation} by now, the plan knows {known}")
-    body = {
-        "allocations": move["to_allocations"],
-        "project_id": present["project_id"],
-        "user_id": present["user_id"],
-        "consumer_generation": move["consumer_generation"],
-    }
-    typed = present["consumer_type"] != _NO_TYPE
-    if typed:
-        body["consumer_type"] = present["consumer_type"]
-    try:
-        client.put(place, body, VERSION if typed else _WITHOUT_TYPES, {MOVE_HEADER: "true"})
-    except ServiceError as error:
-        if error.status not in _UNCERTAIN:
-            raise
-        # The answer may have been lost after the move was made.
-        is_made = False
-        with suppress(ServiceError):
-            is_made = _amounts(client.get(place)["allocations"]) == _amounts(move["to_allocations"])
-        if not is_made:
-            raise _Uncertain(str(error)) from error
-    return MADE
-
-
-def _amounts(allocations: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-    return {uuid: dict(entry["resources"]) for uuid, entry in allocations.items()}
-
+    pass
 
 _GOALS = ("fit", "empty", "free", "defragment")
 _COLUMNS = ("#", "consumer", "kind", "by", "from", "to", "amounts", "providers")
@@ -138,10 +57,10 @@ class _Telling(Prose):
     left_out_first = ("providers", "amounts", "by", "kind")
     kept = ("consumer", "from", "to")
 
-    def result(self, parsed_args: argparse.Namespace, plan: Mapping[str, Any]) -> tuple[Any, Any]:
+    def result(self, parsed_args: argparse.Namespace, plan: Mapping[str, Any]) -> ShownTable:
         """Return the moves, or the plan as text."""
         if parsed_args.formatter == PROSE:
-            return ("Plan",), [(line,) for line in drawn(plan, self.app.stdout)]
+            return ("Plan",), [(line,) for line in draw_plan(plan, self.app.stdout)]
         rows = []
         for at, move, consumer, before, after in list_moves(plan):
             total: Counter[str] = Counter()
@@ -163,10 +82,12 @@ class MakePlan(_Telling):
     """
 
     arguments = (
-        argument("goal", choices=_GOALS, help="what the plan is for"),
+        argument("goal", choices=_GOALS, help="the goal of the plan"),
         argument("kinds", nargs="*", metavar="WHAT", help="KIND, hosts, or a number"),
         *OPTIONS,
         IN_CLUSTER,
+        argument("--closed", action="store_true", help="let consumers go to closed hosts as well"),
+        IN_AGGREGATES,
         argument("--count", type=positive, metavar="N", help="let N requests fit (default 1)"),
         argument("--class", dest="resource_class", metavar="CLASS", help="strand less of this class"),
         argument("--moves", type=positive, metavar="N", help="N moves at most"),
@@ -177,12 +98,12 @@ class MakePlan(_Telling):
             "project=P:N",
             "at most N moves of a project, a type=T of consumers, or of pods with a label=KEY=VALUE",
         ),
-        argument("--seconds", type=positive, metavar="N", help="look for so long at most"),
+        argument("--seconds", type=positive, metavar="N", help="search for at most N seconds"),
         argument("--save", metavar="FILE", help="write the plan as JSON"),
     )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        goal = _goal(self.client, parsed_args)
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
+        goal = _goal(parsed_args)
         limits = given(
             at_most=[_at_most(text) for text in parsed_args.at_most],
             moves=parsed_args.moves,
@@ -194,6 +115,7 @@ class MakePlan(_Telling):
         if isinstance(wanted, dict):
             note_ignored(self, wanted)
         question = {"goal": goal, "limits": limits, **given(cluster=parsed_args.cluster)}
+        question |= given(closed=parsed_args.closed or None)
         seconds = max(ANSWER_SECONDS, (parsed_args.seconds or 0) + _BEYOND_SECONDS)
         plan = self.client.post(_PATH, question, seconds)
         if parsed_args.save is not None:
@@ -214,7 +136,7 @@ class ShowPlan(_Telling):
     arguments = (_FILE,)
     auth_required = False
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
         return self.result(parsed_args, _read(parsed_args.file, _SHOWN))
 
 
@@ -223,9 +145,11 @@ class _Checking(Listing):
 
     kept = ("consumer", "state")
 
-    def checked(self, plan: Mapping[str, Any]) -> tuple[Any, Any]:
+    def checked(self, plan: Mapping[str, Any]) -> ShownTable:
         """Ask the service, and list the answer; the command ends with 1 if a move is not possible."""
-        question = {"moves": plan["moves"], **given(cluster=plan.get("cluster"))}
+        # Plans that older releases wrote say nothing of closed hosts.
+        limits = given(cluster=plan.get("cluster"), closed=plan.get("closed"))
+        question = {"moves": plan["moves"], **limits}
         checked = self.client.post(f"{_PATH}/check", question)
         if not checked["valid"]:
             self.exit_status = 1
@@ -243,7 +167,7 @@ class CheckPlan(_Checking):
 
     arguments = (_FILE,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
         return self.checked(_read(parsed_args.file))
 
 
@@ -260,23 +184,18 @@ class ApplyPlan(_Checking):
 
     arguments = (
         _FILE,
-        argument("--yes", action="store_true", help="move the records without a question"),
-        argument("--dry-run", action="store_true", help="write nothing; print what `plan check` prints"),
+        argument("--yes", action="store_true", help="move the records without asking"),
+        argument("--dry-run", action="store_true", help="write nothing; print the output of `plan check`"),
     )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
         plan = _read(parsed_args.file)
         if parsed_args.dry_run:
             return self.checked(plan)
         if not parsed_args.yes:
             moves = len(plan["moves"])
-            if not (self.app.stdin.isatty() and self.app.stderr.isatty()):
-                raise UsageError(f"--yes: is missing, and there is no terminal to ask at; {_RECORDS}")
-            question = f"{_RECORDS[0].upper()}{_RECORDS[1:]}. Rewrite the records of {moves} moves? [y/N] "
-            self.app.stderr.write(question)
-            self.app.stderr.flush()
-            if self.app.stdin.readline().strip().lower() not in ("y", "yes"):
-                raise PlacementError("not confirmed; nothing was written")
+            question = f"{_RECORDS[0].upper()}{_RECORDS[1:]}. Rewrite the records of {moves} moves?"
+            self.confirm(question, _RECORDS)
         return ("#", "consumer", "state"), self._made(plan["moves"])
 
     def _made(self, moves: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, str, str]]:
@@ -289,7 +208,7 @@ def _read(file: str, members: Iterable[str] = ()) -> Mapping[str, Any]:
     """Return a plan that has these members beside its moves. Raises PlacementError naming a missing one."""
     plan = read_json(file)
     if not isinstance(plan, dict) or not isinstance(plan.get("moves"), list):
-        raise PlacementError(f"{file}: is no plan: it has no moves")
+        raise PlacementError(f"{file}: is not a plan: it has no moves")
     places = [("", plan, members)]
     places += [(f"moves[{at}].", move, _MEMBERS) for at, move in enumerate(plan["moves"])]
     for place, part, names in places:
@@ -299,17 +218,19 @@ def _read(file: str, members: Iterable[str] = ()) -> Mapping[str, Any]:
     return plan
 
 
-def _goal(client: Client, parsed: argparse.Namespace) -> dict[str, Any]:
+def _goal(parsed: argparse.Namespace) -> dict[str, Any]:
     words = parsed.kinds = take_cluster(parsed, parsed.kinds)
+    if parsed.aggregate and parsed.goal in ("empty", "free"):
+        raise UsageError(f"--aggregate: is for fit and defragment, not for {parsed.goal}")
     if parsed.goal == "empty":
         if not words:
-            raise UsageError("empty: the hosts are missing, such as empty cloud/compute-01")
+            raise UsageError("empty: name the hosts, such as empty cloud/compute-01")
         return {"empty": words}
     if parsed.goal == "free":
         if len(words) != 1 or not (words[0].isascii() and words[0].isdecimal()):
-            raise UsageError("free: how many hosts is missing, such as free 2")
+            raise UsageError("free: give the number of hosts, such as free 2")
         return {"free": int(words[0])}
-    kinds = kinds_of(client, parsed)
+    kinds = kinds_of(parsed)
     if len(kinds) != 1:
         raise UsageError(f"{parsed.goal}: one kind of request is expected, not {len(kinds)}")
     (kind,) = kinds.values()
@@ -320,5 +241,5 @@ def _at_most(text: str) -> dict[str, Any]:
     rest, _, moves = text.rpartition(":")
     name, separator, value = rest.partition("=")
     if name not in _BOUNDED or not separator or not (moves.isascii() and moves.isdecimal()):
-        raise UsageError(f"--at-most: {text} is no project=P:N, type=T:N or label=KEY=VALUE:N")
+        raise UsageError(f"--at-most: {text} is not project=P:N, type=T:N or label=KEY=VALUE:N")
     return {_BOUNDED[name]: value, "moves": int(moves)}

@@ -7,19 +7,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from placement.client.commands.candidates import Explaining, near_misses
-from placement.client.commands.cluster import InClusters, cluster_path, put_each, read_name, require_node
-from placement.client.display import (
-    CLUSTER,
-    ActionCommand,
-    Details,
-    Listing,
-    argument,
-    given,
-    limit,
-    read_yaml,
+from placement.client.arguments import CLUSTER, UsageError, argument, given, limit, read_yaml
+from placement.client.cells import TextCell, cpu_list, documents, lines
+from placement.client.command import ActionCommand, Details, Listing
+from placement.client.commands.cluster import (
+    InClusters,
+    cluster_path,
+    in_cluster,
+    names_in_cluster,
+    put_each,
+    read_name,
+    require_node,
 )
-from placement.client.formats import TextCell, cpu_list, documents, lines
+from placement.client.explanations import Explaining, near_misses
+from placement.client.tables import ShownTable
 from placement.engine.domain.errors import PlacementError
 
 if TYPE_CHECKING:
@@ -41,10 +42,12 @@ _NAMED = 3
 _EXPLAINED = 5
 _FILE = argument("file", metavar="FILE", help="manifest; - for standard input")
 _NODES = argument("--node", action="append", help="look at this node only, repeatable")
+_STRICT = argument(
+    "--strict", action="store_true", help="refuse a pod that asks for what is not decided, as a volume claim"
+)
 _POD = (
-    CLUSTER,
-    argument("pod", help="name of the pod"),
-    argument("-n", "--namespace", default=_NAMESPACE, help="where it is (default %(default)s)"),
+    *in_cluster("pod", "POD"),
+    argument("-n", "--namespace", help=f"namespace of the pod (default {_NAMESPACE}); or NAMESPACE/POD"),
 )
 
 
@@ -59,7 +62,7 @@ class ListPods(InClusters):
         argument("-n", "--namespace", help="in this namespace"),
         argument("--node", help="on this node"),
         argument("--qos", help="of this QoS class, such as LSR"),
-        limit(f"N pods at most (else {_SHOWN_PODS} for people)"),
+        limit(f"N pods at most (default {_SHOWN_PODS} in tables)"),
     )
     left_out_first = ("phase", "qos_class", "cpuset")
     kept = ("name", "node")
@@ -67,28 +70,28 @@ class ListPods(InClusters):
     nothing = "pods{where}"
     filters = ("namespace", "node", "qos")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
         wanted = {name: getattr(parsed_args, name) for name in self.filters}
         if parsed_args.cluster and parsed_args.node:
             require_node(self.client, parsed_args.cluster, parsed_args.node)
 
         def rows(cluster: str) -> Iterable[tuple[Any, ...]]:
-            pods = self.pages(parsed_args, cluster_path(cluster, "pods"), "pods", "marker", wanted)
+            pods = self.entries(parsed_args, cluster_path(cluster, "pods"), "pods", "marker", wanted)
             return (tuple(_listed(name, pod) for name in _LISTED) for pod in pods)
 
         return self.listed(parsed_args, _LISTED, rows, _SHOWN_PODS)
 
 
 class ShowPod(Details):
-    """Show a pod, where it is and what it was given.
+    """Show a pod with its node, CPUs and amounts.
 
     Kubernetes confirms a place that was given here when the pod is reported on its node.
     """
 
     arguments = _POD
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        pod = self.client.get(_path(parsed_args.cluster, parsed_args.namespace, parsed_args.pod))
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
+        pod = self.client.get(_path(parsed_args))
         pod[_CONFIRMED] = not pod["scheduled"] if pod["node"] else None
         return self.filled(parsed_args, {name: _cell(name, pod[name]) for name in _SHOWN})
 
@@ -104,13 +107,14 @@ class CreatePods(Listing):
     arguments = (
         CLUSTER,
         _FILE,
-        argument("-n", "--namespace", help="of manifests that name none (default default)"),
+        argument("-n", "--namespace", help="namespace of manifests without one (default default)"),
+        _STRICT,
     )
     left_out_first = ("score", "cpuset")
     kept = ("name", "node", "remarks")
     only_wide = ("annotations",)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
         """Send the pods one by one; all at once if any of them is in a gang."""
         from placement.common.gang import gang_of
 
@@ -119,22 +123,22 @@ class CreatePods(Listing):
         if not pods:
             raise PlacementError(f"{parsed_args.file}: has no pods")
         if any(gang_of(manifest, namespace) for (namespace, _), manifest in pods):
-            created = self._create_together(cluster, pods)
+            created = self._create_together(cluster, pods, parsed_args.strict)
         else:
-            created = list(put_each(self, cluster, "pods", pods))
+            created = list(put_each(self, cluster, "pods", pods, _query_of(parsed_args.strict)))
         for pod in created:
             pod["remarks"] = [*pod["warnings"], *pod["remarks"]]
         return _CREATED, [tuple(_cell(column, pod[column]) for column in _CREATED) for pod in created]
 
     def _create_together(
-        self, cluster: str, pods: Sequence[tuple[tuple[str, str], Mapping[str, Any]]]
+        self, cluster: str, pods: Sequence[tuple[tuple[str, str], Mapping[str, Any]]], strict: bool
     ) -> list[dict[str, Any]]:
         items = [
             {**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}}
             for (namespace, _), manifest in pods
         ]
         body = {"apiVersion": "v1", "kind": "List", "items": items}
-        outcomes = self.client.post(cluster_path(cluster, "pods"), body)["pods"]
+        outcomes = self.client.post(cluster_path(cluster, "pods") + _query_of(strict), body)["pods"]
         for outcome in outcomes:
             if "error" in outcome:
                 self.fail(f"{outcome['namespace']}/{outcome['name']}: {outcome['error']['detail']}")
@@ -147,7 +151,7 @@ class DeletePod(ActionCommand):
     arguments = _POD
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.client.delete(_path(parsed_args.cluster, parsed_args.namespace, parsed_args.pod))
+        self.client.delete(_path(parsed_args))
 
 
 class PreviewPod(Listing):
@@ -161,14 +165,15 @@ class PreviewPod(Listing):
         CLUSTER,
         _FILE,
         _NODES,
-        limit(f"N fitting nodes at most (else {_SHOWN_NODES} for people)"),
+        limit(f"N fitting nodes at most (default {_SHOWN_NODES} in tables)"),
+        _STRICT,
     )
     left_out_first = ("cpuset",)
     kept = ("node", "score", "choice", "remarks")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
         client, cluster, pod = self.client, parsed_args.cluster, _manifest(parsed_args.file)
-        preview = _preview(client, cluster, pod, parsed_args.node, parsed_args.limit)
+        preview = _preview(client, cluster, pod, parsed_args.node, parsed_args.limit, parsed_args.strict)
         for remark in (preview["message"], *preview["warnings"]):
             self.note(remark)
         self.exit_status = 0 if preview["fitting"] else 1
@@ -188,11 +193,11 @@ class PreviewPod(Listing):
 
 
 class ExplainPod(Explaining):
-    """Explain on how many nodes a pod would fit, or which condition no node meets and which come closest."""
+    """Explain how many nodes fit a pod, or which condition no node meets and which nodes come closest."""
 
     arguments = (CLUSTER, _FILE, _NODES)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
         pod = _manifest(parsed_args.file)
         preview = _preview(self.client, parsed_args.cluster, pod, parsed_args.node, 0)
         for warning in preview["warnings"]:
@@ -205,7 +210,7 @@ class TranslatePod(Listing):
 
     arguments = (CLUSTER, _FILE)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
         path = cluster_path(parsed_args.cluster, "pods", "translation")
         answer = self.client.post(path, _manifest(parsed_args.file))
         for gap in answer["not_expressed"]:
@@ -231,11 +236,21 @@ def _choices(nodes: Sequence[Mapping[str, Any]]) -> Iterable[int]:
 
 
 def _preview(
-    client: Client, cluster: str, pod: object, nodes: Sequence[str] | None, limit: int | None
+    client: Client,
+    cluster: str,
+    pod: object,
+    nodes: Sequence[str] | None,
+    limit: int | None,
+    strict: bool = False,
 ) -> Any:
     """Return where a pod would go, on these nodes or on all, with at most `limit` places."""
     request = {"pod": pod, **given(nodeNames=nodes, limit=limit)}
-    return client.post(cluster_path(cluster, "pods", "preview"), request)
+    return client.post(cluster_path(cluster, "pods", "preview") + _query_of(strict), request)
+
+
+def _query_of(strict: bool) -> str:
+    """Return the query string of requests that are strict about what is not decided."""
+    return "?strict=true" if strict else ""
 
 
 def _sum_up(
@@ -275,7 +290,7 @@ def _manifests(file: str) -> Sequence[Mapping[str, Any]]:
 def _manifest(file: str) -> Mapping[str, Any]:
     found = _manifests(file)
     if len(found) != 1:
-        raise PlacementError(f"{file}: has {len(found)} pods, and one is asked about at a time")
+        raise PlacementError(f"{file}: has {len(found)} pods, but this command takes one")
     return found[0]
 
 
@@ -284,9 +299,13 @@ def _names(manifest: Mapping[str, Any], default: str) -> tuple[str, str]:
     name = read_name(manifest, "Pod")
     namespace = manifest["metadata"].get("namespace") or default
     if not isinstance(namespace, str):
-        raise PlacementError(f"metadata.namespace: of Pod {name} is no text")
+        raise PlacementError(f"metadata.namespace: of Pod {name} is not text")
     return namespace, name
 
 
-def _path(cluster: str, namespace: str, name: str) -> str:
-    return cluster_path(cluster, "pods", namespace, name)
+def _path(parsed: argparse.Namespace) -> str:
+    cluster, *between, name = names_in_cluster(parsed, "pod", "NAMESPACE/POD")
+    namespaces = {*between, *({parsed.namespace} - {None})}
+    if len(namespaces) > 1:
+        raise UsageError(f"--namespace: {parsed.namespace} is not that of {'/'.join([*between, name])}")
+    return cluster_path(cluster, "pods", *(namespaces or {_NAMESPACE}), name)

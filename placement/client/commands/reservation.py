@@ -6,9 +6,18 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from placement.client.commands.cluster import cluster_path, put_each, read_name, require_node
-from placement.client.display import CLUSTER, ActionCommand, Details, Listing, argument, limit, read_yaml
-from placement.client.formats import lines, quantities
+from placement.client.arguments import CLUSTER, argument, limit, read_yaml
+from placement.client.cells import lines, quantities
+from placement.client.command import ActionCommand, Details, Listing
+from placement.client.commands.cluster import (
+    cluster_path,
+    in_cluster,
+    names_in_cluster,
+    put_each,
+    read_name,
+    require_node,
+)
+from placement.client.tables import ShownTable
 
 _LISTED = ("name", "phase", "node", "held", "left", "used_by", "expires_at")
 _LINES = ("warnings", "remarks", "unreadable")
@@ -17,7 +26,12 @@ _SHOWN = (
     *("allocate_policy", "expires_at", "held", "left", "used_by", "score", *_LINES),
 )
 _CREATED = ("name", "phase", "node", "held", "warnings")
-_RESERVATION = (CLUSTER, argument("reservation", help="name of the reservation"))
+_RESERVATION = in_cluster("reservation", "RESERVATION")
+
+
+def _path(parsed: argparse.Namespace) -> str:
+    cluster, name = names_in_cluster(parsed, "reservation", "RESERVATION")
+    return cluster_path(cluster, "reservations", name)
 
 
 class ListReservations(Listing):
@@ -32,11 +46,11 @@ class ListReservations(Listing):
     nothing = "reservations in cluster {cluster}"
     filters = ("node",)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
         path = cluster_path(parsed_args.cluster, "reservations")
         if parsed_args.node:
             require_node(self.client, parsed_args.cluster, parsed_args.node)
-        found = self.pages(parsed_args, path, "reservations", "marker", {"node": parsed_args.node})
+        found = self.entries(parsed_args, path, "reservations", "marker", {"node": parsed_args.node})
         return _LISTED, (_row(_LISTED, reservation) for reservation in found)
 
 
@@ -45,8 +59,8 @@ class ShowReservation(Details):
 
     arguments = _RESERVATION
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        path = cluster_path(parsed_args.cluster, "reservations", parsed_args.reservation)
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
+        path = _path(parsed_args)
         reservation = self.client.get(path)
         return self.filled(parsed_args, {column: _cell(column, reservation) for column in _SHOWN})
 
@@ -60,7 +74,7 @@ class CreateReservations(Listing):
 
     arguments = (CLUSTER, argument("file", metavar="FILE", help="manifest; - for standard input"))
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
         from placement.common.documents import manifests_of_kind
 
         manifests = manifests_of_kind("Reservation", read_yaml(parsed_args.file))
@@ -75,7 +89,7 @@ class DeleteReservation(ActionCommand):
     arguments = _RESERVATION
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.client.delete(cluster_path(parsed_args.cluster, "reservations", parsed_args.reservation))
+        self.client.delete(_path(parsed_args))
 
 
 def _row(columns: Sequence[str], reservation: Mapping[str, Any]) -> tuple[Any, ...]:

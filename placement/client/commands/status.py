@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
-from placement.client.display import Details
-from placement.client.formats import lines
+from placement.client.cells import lines
+from placement.client.command import Details
+from placement.client.tables import ShownTable
 
 
 class ShowStatus(Details):
@@ -16,7 +16,7 @@ class ShowStatus(Details):
     check fails.
     """
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+    def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
         client = self.client
         status = client.get("/ext/v1/status")
         checks = {check["name"]: check for check in status["checks"]}

@@ -48,7 +48,7 @@ class TargetKind(StrEnum):
 
 
 class AuditRecord(NamedTuple):
-    """One change: what was done to which target, and what was there `before` and `after`.
+    """One change: the action, its target, and the documents `before` and `after`.
 
     `consumer` is the uuid of the consumer with the changed allocations, if any. An update may have either of
     the two documents, a creation only the second, a deletion only the first.
@@ -100,7 +100,7 @@ class StoredRecord(NamedTuple):
 
 
 class DescribedRecord(NamedTuple):
-    """A stored record with the names of what it is about, for lists; `before` and `after` are JSON.
+    """A stored record with the names of its objects, for lists; `before` and `after` are JSON.
 
     `provider`: the provider that changed. `hosts_before` and `hosts_after`: the hosts of a consumer. Only
     names of providers that still exist are known.

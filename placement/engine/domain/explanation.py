@@ -1,12 +1,13 @@
 """Explanations of refusals, in one form for candidates, nodes and flavors.
 
 A request states conditions in a certain order. Providers, trees or nodes that meet one condition come to the
-next. Nothing fits because of the first condition that none of them meets; what came to it almost fitted.
+next. Nothing fits because of the first condition that none of them meets; the ones before it almost fitted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -18,7 +19,7 @@ MOST_MISSES = 5
 
 
 class ConditionKind(StrEnum):
-    """A kind of condition: what it is about."""
+    """The kind of a condition."""
 
     # Conditions on one provider, or on a node.
     AMOUNT = "amount"
@@ -28,13 +29,14 @@ class ConditionKind(StrEnum):
     IN_TREE = "in_tree"
     ANY = "any"
     # Conditions on a tree.
-    GROUPS = "groups"
     TRAITS_TOGETHER = "traits_together"
     ROOT_TRAITS = "root_traits"
     ROOT_AGGREGATES = "root_aggregates"
     TREE_KIND = "tree_kind"
+    OPEN_HOSTS = "open_hosts"
     COMBINATION = "combination"
     # Conditions of a pod on a node.
+    RESERVATION_AFFINITY = "reservation_affinity"
     CLOSED = "closed"
     CORDON = "cordon"
     TAINTS = "taints"
@@ -69,6 +71,10 @@ class CountedUnit(StrEnum):
     NODES = "nodes"
 
 
+IN_CLUSTER = "cluster "
+"""The start of the name that a condition has for the aggregate of a cluster."""
+
+
 class Reason(StrEnum):
     """A reason that keeps a provider, a tree or a node from serving groups, or a pod."""
 
@@ -101,8 +107,9 @@ class Condition:
 class Stage:
     """A stage: how many providers, trees or nodes came to a condition and passed it, in how many trees.
 
-    `group` is the suffix, "" for the unsuffixed group, None for conditions on whole trees or nodes. All
-    providers that offer the resource class come to the first condition of a group.
+    `group` is the suffix, "" for the base group, None for conditions on whole trees or nodes. On the
+    trees that met all conditions before (`trees_came`), all providers that offer the resource class come to
+    the first condition of a group. `at_least`: not all of the trees were tried.
     """
 
     condition: Condition
@@ -111,6 +118,8 @@ class Stage:
     passed: int
     trees: int
     group: str | None = None
+    trees_came: int = 0
+    at_least: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +158,58 @@ class Alternative(NamedTuple):
     givers: int
 
 
+class OfferedInstead(NamedTuple):
+    """What the `hosts` that met the conditions on places have, instead of a class or trait that none has.
+
+    `names`, most common first, are classes, or traits if `is_trait`. `place` has the texts of the conditions
+    that a host meets by where it is, if it was asked for nothing else before; else it `is_narrowed`.
+    """
+
+    missing: str
+    is_trait: bool
+    hosts: int
+    names: tuple[str, ...]
+    place: tuple[str, ...] = ()
+    is_narrowed: bool = False
+
+
+class OtherPlace(NamedTuple):
+    """An aggregate with hosts where the request fits; `is_cluster`: a cluster has its hosts and its name."""
+
+    id: int
+    hosts: int
+    uuid: str = ""
+    name: str | None = None
+    is_cluster: bool = False
+
+
+class Elsewhere(NamedTuple):
+    """How many hosts of all places a request fits on, and in which aggregates these are, the most first."""
+
+    hosts: int
+    places: tuple[OtherPlace, ...] = ()
+
+
+class Margin(NamedTuple):
+    """The class that ends first on the `hosts` with a candidate: what is free is enough `room` times.
+
+    A request takes `wanted` units of it. Other classes are enough as often, or more often.
+    """
+
+    resource_class: str
+    wanted: int
+    free: int
+    room: int
+    hosts: int
+
+
 @dataclass(frozen=True, slots=True)
 class Miss:
     """A provider, node or root (its uuid) that came to the first empty stage, and why it did not pass.
 
     `shortages`: the amounts it lacks. `lacking`: what is required and missing; `unwanted`: what it has that
     is forbidden; `lacking_groups`: the suffixes that no provider of its tree serves. `words`: the reasons as
-    kube-scheduler words them.
+    kube-scheduler words them. `is_tree`: shortages are of the whole request on a tree.
     """
 
     provider: str
@@ -164,16 +218,19 @@ class Miss:
     unwanted: tuple[str, ...] = ()
     lacking_groups: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
+    is_tree: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The stages in order, the place of the first that nothing passed, and what came closest there.
+    """The stages in order, the place of the first that nothing passed, and the nearest misses there.
 
-    `complete`: the search went through everything; else it stopped at its limit, and the last stage counts
-    what it had seen by then. `names`: the names of providers by uuid, as far as they were looked up.
-    `resources`: the names that Kubernetes has for classes, for pods. `alternative`: where the amount of the
-    first empty stage could be split.
+    `complete`: the search went through everything; else it stopped at its limit. `names`: the names of
+    providers and aggregates by uuid, as far as they were looked up. `resources`: the names that Kubernetes
+    has for classes, for pods. `alternative`: where the amount of the first empty stage could be split.
+    `is_vacant`: no host at all meets the first empty stage, a condition on places. `in_trees`: the known
+    providers with trees that conditions ask for; `aggregate_ids`: the aggregates. The rest says what the
+    place has instead, where else the request fits, and what ends first where it fits.
     """
 
     stages: tuple[Stage, ...]
@@ -182,6 +239,12 @@ class Explanation:
     names: Mapping[str, str] = field(default_factory=dict)
     resources: Mapping[str, str] = field(default_factory=dict)
     alternative: Alternative | None = None
+    is_vacant: bool = False
+    in_trees: frozenset[str] = frozenset()
+    aggregate_ids: frozenset[int] = frozenset()
+    offered: OfferedInstead | None = None
+    elsewhere: Elsewhere | None = None
+    margin: Margin | None = None
 
     @property
     def first_empty(self) -> int | None:
@@ -189,9 +252,14 @@ class Explanation:
         return first_empty(self.stages)
 
     @property
+    def shown_misses(self) -> tuple[Miss, ...]:
+        """The near misses, of a request that fits nowhere."""
+        return () if self.first_empty is None else self.misses
+
+    @property
     def providers(self) -> set[str]:
         """The uuids of the providers that are mentioned."""
-        mentioned = {miss.provider for miss in self.misses}
+        mentioned = {miss.provider for miss in self.misses} | self.in_trees
         for miss in self.misses:
             mentioned |= {shortage.provider for shortage in miss.shortages if shortage.provider is not None}
         return mentioned | ({self.alternative.provider} if self.alternative else set())
@@ -205,59 +273,158 @@ def first_empty(stages: tuple[Stage, ...]) -> int | None:
 # The sentences of an explanation, which candidates, flavors and pods share.
 _UNITS = "min_unit, max_unit or step_size"
 _MOST_NAMES = 4
-Names = Mapping[str, str]
+_MOST_OFFERED = 8
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# The kinds of conditions on where a host is.
+_LOCATIONS = (ConditionKind.AGGREGATES, ConditionKind.ROOT_AGGREGATES, ConditionKind.IN_TREE)
+ProviderNames = Mapping[str, str]
 
 
 def sentences(explanation: Explanation) -> list[str]:
-    """Return a sentence per stage; what came closest follows the first stage that nothing passed."""
-    given, empty, names = [], explanation.first_empty, explanation.names
+    """Return a sentence per stage; the nearest misses and the hints follow the first that nothing passed.
+
+    The last one says where splitting an amount would help.
+    """
+    given, empty = [], explanation.first_empty
     for at, stage in enumerate(explanation.stages):
         given.append(stage_sentence(stage, explanation))
-        if at == empty and explanation.misses:
+        if at == empty:
             given += [text for miss in explanation.misses for text in lacks(miss, stage, explanation)]
-        elif at == empty:
-            condition = stage.condition
-            if stage.came:
-                near = "nothing that came to this condition is on a host that the others admit: "
-                near += condition.text
-            elif condition.resource_class is not None:
-                near = f"no provider offers {condition.resource_class}"
-            else:
-                near = f"nothing came to this condition: {condition.text}"
-            given.append(near)
-    split = explanation.alternative
-    if split is not None:
-        given.append(
-            f"split would help: {split.givers} providers below {names.get(split.provider, split.provider)} "
-            f"have {split.free} {split.resource_class} free, of {split.wanted} wanted"
-        )
+            given += hints(explanation)
+    if empty is None:
+        given += hints(explanation)
+    elif explanation.alternative is not None:
+        given.append(_of_split(explanation.alternative, explanation.names))
     return given
+
+
+def hints(explanation: Explanation) -> list[str]:
+    """Return sentences on what there is instead, in the place or elsewhere.
+
+    Of a request that fits, return which class ends first.
+    """
+    empty = explanation.first_empty
+    if empty is None:
+        return [_of_margin(explanation.margin)] if explanation.margin else []
+    stage = explanation.stages[empty]
+    given = []
+    if is_of_place(stage):
+        given.append(_of_place(stage, explanation))
+    if explanation.offered is not None:
+        given.append(_of_offered(explanation.offered, explanation))
+    elif not (given or explanation.misses):
+        given.append(_without_miss(stage, explanation))
+    if explanation.elsewhere is not None:
+        given.append(_of_elsewhere(explanation.elsewhere))
+    return given
+
+
+def _of_split(alternative: Alternative, names: ProviderNames) -> str:
+    called = names.get(alternative.provider, alternative.provider)
+    return (
+        f"split would help: {alternative.givers} providers below {called} "
+        f"have {alternative.free} {alternative.resource_class} free, of {alternative.wanted} wanted"
+    )
+
+
+def is_of_place(stage: Stage) -> bool:
+    """Return whether a stage counts hosts by where they are."""
+    return stage.counted is CountedUnit.TREES and stage.condition.kind in _LOCATIONS
+
+
+def _of_place(stage: Stage, explanation: Explanation) -> str:
+    text = named(_without_lead(stage.condition.text), explanation.names)
+    if not explanation.is_vacant:
+        before = f"none of the {_count(stage.came, 'host')} that met the conditions before"
+        return f"{before} is {text}"
+    return f"no host is {text}"
+
+
+def _of_offered(offered: OfferedInstead, explanation: Explanation) -> str:
+    where = " and ".join(named(_without_lead(text), explanation.names) for text in offered.place)
+    subject = f"no host {where}".rstrip()
+    if not offered.place and offered.is_narrowed:
+        subject = "no host that met the conditions before"
+    verb, have = ("has trait", "have") if offered.is_trait else ("offers", "offer")
+    names = list(offered.names[:_MOST_OFFERED])
+    if len(offered.names) > _MOST_OFFERED:
+        names.append(f"{len(offered.names) - _MOST_OFFERED} more")
+    instead = f"they {have} {_listed(names)}" if names else f"they {have} none at all"
+    return f"{subject} {verb} {offered.missing}; {instead}"
+
+
+def _of_elsewhere(elsewhere: Elsewhere) -> str:
+    if not elsewhere.hosts:
+        return "it fits in no other place either"
+    called = [
+        f"{'cluster' if each.is_cluster else 'aggregate'} {each.name} ({_count(each.hosts, 'host')})"
+        for each in elsewhere.places
+        if each.name
+    ]
+    if len(called) > _MOST_NAMES:
+        called[_MOST_NAMES:] = [f"{len(called) - _MOST_NAMES} more places"]
+    return f"it fits on {_count(elsewhere.hosts, 'host')} elsewhere" + (
+        f": in {_listed(called)}" if called else ""
+    )
+
+
+def _of_margin(margin: Margin) -> str:
+    hosts, times = _count(margin.hosts, "host"), _count(margin.room, "such request")
+    free = f"{margin.free} {margin.resource_class} free on {hosts} with a candidate"
+    return f"{margin.resource_class} ends first: {free}, room for {times}"
+
+
+def _without_miss(stage: Stage, explanation: Explanation) -> str:
+    condition = stage.condition
+    if stage.came:
+        return f"nothing that is left comes near this condition: {named(condition.text, explanation.names)}"
+    if condition.resource_class is not None:
+        return f"no provider on the hosts that are left offers {condition.resource_class}"
+    return f"no host was left for this condition: {named(condition.text, explanation.names)}"
+
+
+def _without_lead(text: str) -> str:
+    return text.removeprefix("hosts ")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def named(text: str, names: Mapping[str, str]) -> str:
+    """Return a text with names in place of the uuids that have one."""
+    return _UUID.sub(lambda found: names.get(found[0], found[0]), text) if names else text
 
 
 def stage_sentence(stage: Stage, explanation: Explanation) -> str:
     """Return the condition of a stage and how many passed it, in one sentence."""
+    counted = "nodes" if stage.counted is CountedUnit.NODES else "hosts"
     if stage.counted is CountedUnit.PROVIDERS:
-        passed = f"{stage.passed} of {_count(stage.came, 'provider')}, in {_count(stage.trees, 'tree')}"
+        passed = f"{stage.trees} of {stage.trees_came} {counted}"
+        if (stage.passed, stage.came) != (stage.trees, stage.trees_came):
+            passed += f", {stage.passed} of {_count(stage.came, 'provider')}"
     else:
-        at_least = stage.condition.kind is ConditionKind.COMBINATION and not explanation.complete
-        passed = f"{'at least ' if at_least else ''}{stage.passed} of {stage.came} {stage.counted}"
-    return f"{describe(stage)}: {passed}"
+        passed = f"{'at least ' if stage.at_least else ''}{stage.passed} of {stage.came} {counted}"
+    return f"{describe(stage, explanation)}: {passed}"
 
 
-def describe(stage: Stage) -> str:
-    """Return the condition of a stage, with the group that states it."""
-    text = stage.condition.text
+def describe(stage: Stage, explanation: Explanation) -> str:
+    """Return the condition of a stage by names, with the group that states it."""
+    text = named(stage.condition.text, explanation.names)
     return f"group {stage.group}, {text}" if stage.group else text
 
 
 def first_obstacle(explanation: Explanation) -> str:
-    """Return the first stage that nothing passed and its nearest miss as a sentence; empty if all passed."""
+    """Return the first stage that nothing passed and its nearest miss as a sentence; empty if all passed.
+
+    Where nothing came near, what there is instead follows.
+    """
     empty = explanation.first_empty
     if empty is None:
         return ""
     stage = explanation.stages[empty]
     nearest = [text for miss in explanation.misses[:1] for text in lacks(miss, stage, explanation)]
-    return "; ".join([stage_sentence(stage, explanation), *nearest])
+    return "; ".join([stage_sentence(stage, explanation), *(nearest or hints(explanation))])
 
 
 def _count(number: int, noun: str) -> str:
@@ -265,22 +432,22 @@ def _count(number: int, noun: str) -> str:
 
 
 def lacks(miss: Miss, stage: Stage, explanation: Explanation) -> list[str]:
-    """Return sentences on what a near miss lacked to pass the stage; each once."""
+    """Return sentences on the shortages of a near miss at the stage; each once."""
     names = explanation.names
     name = names.get(miss.provider, miss.provider)
-    if miss.shortages and stage.counted is CountedUnit.TREES:
+    if miss.is_tree:
         return [_in_tree(shortage, name, names) for shortage in miss.shortages]
     if miss.shortages:
         shortages = (_alone(shortage, name, explanation.resources) for shortage in miss.shortages)
         return list(dict.fromkeys(shortages))
     if miss.words:
         return [f"{name}: {words}" for words in miss.words]
-    subject = f"the tree of {name}" if stage.counted is CountedUnit.TREES else name
-    given = [f"{subject} met everything before"]
+    subject = f"host {name}" if stage.counted is CountedUnit.TREES else name
+    given = [f"{subject} meets all earlier conditions"]
     if miss.lacking:
-        given.append(f"missing: {', '.join(miss.lacking)}")
+        given.append(f"missing: {named(', '.join(miss.lacking), names)}")
     if miss.unwanted:
-        given.append(f"forbidden: {', '.join(miss.unwanted)}")
+        given.append(f"forbidden: {named(', '.join(miss.unwanted), names)}")
     return ["; ".join(given)]
 
 
@@ -295,11 +462,11 @@ def _alone(shortage: Shortage, name: str, resources: Mapping[str, str]) -> str:
     return f"{name} lacks {missing}: it has {free} {shortage.counted}"
 
 
-def _in_tree(shortage: Shortage, root: str, names: Names) -> str:
+def _in_tree(shortage: Shortage, root: str, names: ProviderNames) -> str:
     """Return a sentence on a shortage of a tree, by its reason."""
-    tree, groups, class_ = f"the tree of {root}", _groups(shortage), shortage.resource_class
+    tree, groups, class_ = f"host {root}", _groups(shortage), shortage.resource_class
     provider = names.get(shortage.provider or "", shortage.provider or "")
-    condition = shortage.condition.text if shortage.condition is not None else None
+    condition = named(shortage.condition.text, names) if shortage.condition is not None else None
     if shortage.reason is Reason.AMOUNT:
         wants = f"for {groups}: {shortage.wanted} wanted, {shortage.free} free"
         lacks = f"lacks {shortage.missing} {class_} {wants}"
@@ -307,10 +474,7 @@ def _in_tree(shortage: Shortage, root: str, names: Names) -> str:
     if shortage.reason is Reason.UNITS:
         return f"{provider} offers {class_} for {groups}, but the amount breaks its {_UNITS}"
     if shortage.reason is Reason.NO_PROVIDER:
-        if class_ is not None:
-            return f"{tree} lacks {shortage.missing} {class_} for {groups}: no suitable provider offers any"
-        why = "" if condition is None else f": none that could serve it has {condition}"
-        return f"{tree} has no provider for {groups}{why}"
+        return _without_provider(shortage, tree, groups, condition)
     if shortage.reason is Reason.BELOW:
         return f"no provider is left for {groups} below {provider}"
     if shortage.reason is Reason.APART:
@@ -318,18 +482,31 @@ def _in_tree(shortage: Shortage, root: str, names: Names) -> str:
     if shortage.reason is Reason.SPLIT:
         place = tree if shortage.provider is None else f"below {provider}"
         place = f"NUMA node {provider}" if shortage.provider is not None and shortage.is_numa else place
-        among = "" if condition is None else f" with {condition}"
-        return f"{place}: {shortage.free} of {shortage.wanted} {class_}{among} for {groups}"
+        return _split_over(shortage, place, groups, condition)
     if condition is not None:
-        return f"{tree} has most free for {groups} on providers without {condition}"
-    return f"{tree} could serve {groups} each alone, not side by side"
+        return f"{tree} has most of the free amount for {groups} on providers without {condition}"
+    return f"{tree} can serve {groups} one at a time, but not together"
+
+
+def _without_provider(shortage: Shortage, tree: str, groups: str, condition: str | None) -> str:
+    class_ = shortage.resource_class
+    if class_ is not None:
+        return f"{tree} lacks {shortage.missing} {class_} for {groups}: no suitable provider offers any"
+    why = "" if condition is None else f": none that could serve it has {condition}"
+    return f"{tree} has no provider for {groups}{why}"
+
+
+def _split_over(shortage: Shortage, place: str, groups: str, condition: str | None) -> str:
+    among = "" if condition is None else f" with {condition}"
+    amounts = f"{shortage.free} of {shortage.wanted} {shortage.resource_class}"
+    return f"{place}: {amounts}{among} for {groups}"
 
 
 def _groups(shortage: Shortage) -> str:
     """Return the groups by name; of many groups the last ones as a number."""
-    names = [suffix or "the unsuffixed group" for suffix in shortage.groups]
+    names = [suffix or "the base group" for suffix in shortage.groups]
     if len(names) > _MOST_NAMES:
         names[_MOST_NAMES - 1 :] = [f"{len(names) - _MOST_NAMES + 1} more groups"]
-    plain = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    plain = _listed(names)
     only_named = shortage.groups[0] and len(names) == 1
     return f"group {plain}" if only_named else plain

@@ -6,10 +6,8 @@ import difflib
 import ipaddress
 import re
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
-from itertools import islice
-from typing import TypeVar
 
 _HEX = re.compile(r"[0-9a-fA-F]{32}")
 
@@ -54,16 +52,3 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
     mapped = getattr(address, "ipv4_mapped", None)
     return (mapped or address).is_loopback
-
-
-# Many items in portions that a statement, a thread or the memory can take at once.
-
-
-Item = TypeVar("Item")
-
-
-def portions(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Yield the items in order, in non-empty lists of at most `size`; read only as many as are yielded."""
-    rest = iter(items)
-    while portion := list(islice(rest, size)):
-        yield portion

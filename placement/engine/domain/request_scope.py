@@ -7,12 +7,13 @@ It is earlier where the caller has gone away. Outside of requests there is no de
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+
+from placement.engine.domain.errors import Forbidden
 
 _end: ContextVar[float] = ContextVar("placement_deadline", default=math.inf)
 _caller_is_gone: ContextVar[Callable[[], bool] | None] = ContextVar("placement_caller_is_gone", default=None)
@@ -36,7 +37,7 @@ def is_over() -> bool:
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Give the block this many seconds, or what is left if that is less."""
+    """Give the block this many seconds, or the seconds left if these are fewer."""
     token = _end.set(min(_end.get(), time.monotonic() + seconds))
     try:
         yield
@@ -54,67 +55,14 @@ def caller_is_gone() -> bool:
     return is_gone is not None and is_gone()
 
 
-# A bound on how many threads wait for another server at once.
-
-
-_PATIENCE_SECONDS = 1.0
-
-
-class Full(Exception):
-    """The error of a waiting room in which too many threads wait already."""
-
-
-class WaitingRoom:
-    """A room that lets a number of threads in at once.
-
-    As many others may wait for a second until one leaves. Once a thread has been inside for longer than that,
-    no thread may wait any more: all others are refused at once.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._since: dict[int, float] = {}
-        self._queued = 0
-        self._changed = threading.Condition()
-
-    @contextmanager
-    def entered(self) -> Iterator[None]:
-        """Stay inside the room while the block runs. Raises Full."""
-        with self._changed:
-            if not self._has_room():
-                oldest = min(self._since.values())
-                if self._queued >= self._most or time.monotonic() - oldest > _PATIENCE_SECONDS:
-                    raise Full
-                self._queued += 1
-                try:
-                    if not self._changed.wait_for(self._has_room, _PATIENCE_SECONDS):
-                        raise Full
-                finally:
-                    self._queued -= 1
-            self._since[threading.get_ident()] = time.monotonic()
-        try:
-            yield
-        finally:
-            with self._changed:
-                del self._since[threading.get_ident()]
-                self._changed.notify()
-
-    def _has_room(self) -> bool:
-        return len(self._since) < self._most
-
-
-# The clusters that the current work may see: everything, or what some clusters have.
-#
-# Each request has them set (`http.middleware`, `http.gate`), and everything that reads heeds them
+ClusterNames = frozenset[str] | None
+"""Names of clusters, None for everything, including hosts that are in no cluster."""
+EVERYTHING: ClusterNames = None
+NOTHING: ClusterNames = frozenset()
+# Each request has its clusters set (`http.middleware`, `http.gate`), and everything that reads heeds them
 # (`providers.view`). Before its gate ran, a request sees nothing: a forgotten gate shows nothing. Outside of
 # requests all is visible: commands and threads of the service itself are bound to no cluster.
-
-
-Clusters = frozenset[str] | None
-"""Names of clusters, None for everything, including hosts that are in no cluster."""
-EVERYTHING: Clusters = None
-NOTHING: Clusters = frozenset()
-_seen: ContextVar[Clusters] = ContextVar("placement_scope", default=EVERYTHING)
+_seen: ContextVar[ClusterNames] = ContextVar("placement_scope", default=EVERYTHING)
 
 
 show_only = _seen.set
@@ -129,7 +77,10 @@ def admits(cluster: str | None) -> bool:
     return clusters is None or cluster in clusters
 
 
-# The initiator of the changes that this thread makes.
+def require_everything() -> None:
+    """Raise Forbidden unless all there is may be seen: the use case knows no clusters."""
+    if not admits(None):
+        raise Forbidden("This concerns all clusters, and the token is bound to some.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ def of_resource(value: int, resource_class: str, resource: str) -> str:
 
 
 def name_of(resource_class: str, resource: str) -> str:
-    """Return a resource of Kubernetes and what counts it in a class: `memory`, `memory of NUMA nodes`."""
+    """Return a resource of Kubernetes by the class that counts it: `memory`, `memory of NUMA nodes`."""
     if resource_class == "PCPU":
         return "CPU of its own"
     name = "CPU" if resource == "cpu" else resource
@@ -103,7 +103,7 @@ def name_of(resource_class: str, resource: str) -> str:
 
 
 def each_once(amounts: Mapping[str, int], resources: Mapping[str, str]) -> list[str]:
-    """Return amounts by class in words, by their resources, of which nodes count some in several classes.
+    """Return amounts by class in words, each resource once; nodes count some of them in several classes.
 
     The largest figure is that of the node itself, which its NUMA nodes and cores count again.
     """

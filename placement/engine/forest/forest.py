@@ -12,28 +12,20 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from placement.engine.forest.arrays import HUGE, Amounts, IdIndex, Indices, Mask, Rows, from_text, table_of
-from placement.engine.forest.inventories import Draw, InventoryColumn, OfferedColumns, whole
+from placement.engine.forest import providers as forest_providers
+from placement.engine.forest.arrays import HUGE, Amounts, IdIndex, Indices, Mask, Rows, table_of
+from placement.engine.forest.inventories import Draw, InventoryColumn, OfferedColumns
 from placement.engine.forest.memberships import Memberships
-from placement.engine.forest.providers import (
-    LARGEST_RATIO,
-    MILLION,
-    NONE,
-    NumberColumn,
-    ProviderColumns,
-    ProviderRecord,
-    ProviderStates,
-    Snapshot,
-)
+from placement.engine.forest.texts import from_text
 
 
 class Forest:
     """A collection of all providers; a row is a small integer that a provider keeps as long as it exists."""
 
     def __init__(self) -> None:
-        self._clear(ProviderColumns(), 0)
+        self._clear(forest_providers.ProviderColumns(), 0)
 
-    def _clear(self, providers: ProviderColumns, shape_version: int) -> None:
+    def _clear(self, providers: forest_providers.ProviderColumns, shape_version: int) -> None:
         self.providers = providers
         self.count = 0
         self.traits = Memberships()
@@ -46,7 +38,7 @@ class Forest:
         # A result and the version of its shape are one object, because searches run in parallel.
         self._known_shape: tuple[int, bool, Rows] = (-1, True, np.empty(0, np.intp))
         # Kept until something changes, together with what searches computed on it.
-        self._latest: Forest | None = None
+        self._latest_forest: Forest | None = None
         self._snapshots: weakref.WeakSet[Forest] = weakref.WeakSet()
 
     def __len__(self) -> int:
@@ -54,10 +46,10 @@ class Forest:
 
     # -- feeding ------------------------------------------------------------------------------------
 
-    def load(self, snapshot: Snapshot) -> None:
+    def load(self, snapshot: forest_providers.Snapshot) -> None:
         """Forget everything and take over a whole snapshot."""
         # Both numbers only ever grow, so that caches of the old forest notice.
-        self._clear(ProviderColumns(self.providers.stamp + 1), self.shape_version + 1)
+        self._clear(forest_providers.ProviderColumns(self.providers.stamp + 1), self.shape_version + 1)
         self.count = self.providers.load(snapshot.providers, self._index)
         offered = (
             (provider, row.class_id, max(-HUGE, min(row.capacity, HUGE)), *row[2:])
@@ -66,14 +58,14 @@ class Forest:
         rows, table = self._known(offered, 10)
         for class_id in np.unique(table[:, 1]).tolist():
             chosen = table[:, 1] == class_id
-            ratio = table[chosen, 9] / MILLION
+            ratio = table[chosen, 9] / forest_providers.MILLION
             self.column(class_id).put_all(rows[chosen], OfferedColumns._make([*table[chosen, 2:9].T, ratio]))
         for members, pairs in ((self.traits, snapshot.traits), (self.aggregates, snapshot.aggregates)):
             rows, table = self._known(pairs, 2)
             members.load(self.count, (rows, table[:, 1].astype(np.int32)))
 
     def _known(self, entries: Iterable[Sequence[int]], width: int) -> tuple[Indices, Amounts]:
-        """Return the entries about providers that exist, which begin with their ids, and their rows."""
+        """Return the entries about providers that exist, with their ids first, and their rows."""
         table = table_of(entries, width)
         rows = self._index.rows_of(table[:, 0])
         known = rows >= 0
@@ -96,7 +88,7 @@ class Forest:
         It shares the arrays: a write while a snapshot is in use copies the array first, once. Must not be
         called while another thread feeds the forest.
         """
-        latest = self._latest
+        latest = self._latest_forest
         if latest is None:
             latest = copy.copy(self)
             latest.providers = self.providers.frozen()
@@ -104,14 +96,14 @@ class Forest:
             latest.inventories = {
                 class_id: column.frozen(self.count) for class_id, column in self.inventories.items()
             }
-            self._latest = latest
+            self._latest_forest = latest
             self._snapshots.add(latest)
         return latest
 
     def begin_writing(self) -> None:
         """Prepare for feeding: from now on the forest differs from the snapshots that were handed out."""
-        if self._latest is not None:
-            latest, self._latest = self._latest, None
+        if self._latest_forest is not None:
+            latest, self._latest_forest = self._latest_forest, None
             self._known_shape = latest._known_shape
             del latest
         if not len(self._snapshots):
@@ -136,7 +128,7 @@ class Forest:
         """Return whether the provider is in the forest as it is fed; not for snapshots."""
         return self._index.get(provider_id) >= 0
 
-    def apply(self, records: Iterable[ProviderRecord]) -> None:
+    def apply(self, records: Iterable[forest_providers.ProviderRecord]) -> None:
         """Insert or replace providers; parents and roots must be known or among the records."""
         batch = list(records)
         if not batch:
@@ -148,7 +140,10 @@ class Forest:
         rows = self._index.get_all(ids)
         self.place(
             np.array(rows, np.intp),
-            np.array(self._index.get_all([record.row.parent_id or NONE for record in batch]), np.intp),
+            np.array(
+                self._index.get_all([record.row.parent_id or forest_providers.NONE for record in batch]),
+                np.intp,
+            ),
             np.array(self._index.get_all([record.row.root_id for record in batch]), np.intp),
         )
         providers = self.providers
@@ -181,7 +176,7 @@ class Forest:
         providers = self.providers
         providers.id[rows] = list(uuids)
         providers.uuid[rows] = from_text(list(uuids.values()))
-        providers.root[rows] = providers.parent[rows] = NONE
+        providers.root[rows] = providers.parent[rows] = forest_providers.NONE
         self._index.put_all(zip(uuids, rows, strict=True))
 
     def place(self, rows: Rows, parents: Rows, roots: Rows) -> None:
@@ -192,7 +187,7 @@ class Forest:
             return
         rows, parents, roots = rows[moved], parents[moved], roots[moved]
         # All leave their trees first, then enter the new ones.
-        for row in rows[providers.root[rows] != NONE].tolist():
+        for row in rows[providers.root[rows] != forest_providers.NONE].tolist():
             providers.unlink(row)
         providers.parent[rows] = parents
         providers.link(rows, roots)
@@ -210,8 +205,8 @@ class Forest:
         self.traits.assign(row, frozenset())
         self.aggregates.assign(row, frozenset())
         providers = self.providers
-        providers.id[row] = providers.root[row] = providers.parent[row] = NONE
-        self._index.put_all([(provider_id, NONE)])
+        providers.id[row] = providers.root[row] = providers.parent[row] = forest_providers.NONE
+        self._index.put_all([(provider_id, forest_providers.NONE)])
         self._vacant.append(row)
         self.shape_version += 1
 
@@ -225,10 +220,10 @@ class Forest:
         for row in found.tolist():
             if self.providers.id[row] >= 0:
                 return row
-        return NONE
+        return forest_providers.NONE
 
     def has_room(self, draws: Iterable[Draw]) -> bool:
-        """Return whether there is room for all draws, each alone."""
+        """Return whether each draw, alone, fits."""
         return all(self.free(draw.row, draw.class_id) >= draw.amount for draw in draws)
 
     def free(self, row: int, class_id: int) -> int:
@@ -282,109 +277,3 @@ class Forest:
     def alive(self) -> Mask:
         """Return which rows hold a provider."""
         return self.providers.id[: self.count] >= 0
-
-
-# Many changed providers at once: a few assignments put their columns into the columns of the forest.
-#
-# This is for changes of many providers at a time: new hosts, other usage or other inventories. The forest is
-# left in the state in which `Forest.apply` would leave it.
-
-
-# The parent of a root, in columns of ids.
-_NO_PARENT = 0
-
-
-def strangers(forest: Forest, ids: Sequence[int]) -> list[int]:
-    """Return the ids that the forest knows no provider of."""
-    asked = np.array(ids, np.int64)
-    found: list[int] = asked[forest.rows_of(asked) == NONE].tolist()
-    return found
-
-
-def altered(forest: Forest, providers: Sequence[NumberColumn]) -> list[int]:
-    """Return the ids of the providers of which more than usage may have changed since they were applied.
-
-    `providers` are the columns of `ProviderStates`. Providers of unknown content are always among the ids.
-    """
-    ids, *_, contents = (np.asarray(column) for column in providers)
-    rows = forest.rows_of(ids)
-    found: list[int] = ids[
-        (rows == NONE) | (contents == 0) | (forest.providers.content[rows] != contents)
-    ].tolist()
-    return found
-
-
-def have_ancestors(forest: Forest, portions: Iterable[ProviderStates]) -> bool:
-    """Return whether the root and the parent of each provider are known or in one of the portions."""
-    columns = [each.providers for each in portions]
-    coming = np.concatenate([np.empty(0, np.int64), *(np.asarray(ids) for ids, *_ in columns)])
-    above = np.concatenate(
-        [np.empty(0, np.int64), *(np.asarray(ids) for _, _, *both, _, _ in columns for ids in both)]
-    )
-    missing = above[(above != _NO_PARENT) & (forest.rows_of(above) == NONE)]
-    return bool(np.isin(missing, coming).all())
-
-
-def apply(forest: Forest, *portions: ProviderStates) -> None:
-    """Insert or replace providers, as `Forest.apply` would; each one is in a single portion.
-
-    Their parents and roots must be known or in one of the portions.
-    """
-    portions = tuple(each for each in portions if len(each.providers[0]))
-    if not portions:
-        return
-    forest.begin_writing()
-    for each in portions:
-        forest.insert(each.uuids)
-    # All portions are placed together: a provider may move below a provider of another portion.
-    columns = [[np.asarray(ids) for ids in each.providers] for each in portions]
-    own, _, parents, roots, _, _ = (np.concatenate(each) for each in zip(*columns, strict=True))
-    forest.place(*(forest.rows_of(ids) for ids in (own, parents, roots)))
-    for each in portions:
-        _update(forest, each)
-
-
-def _update(forest: Forest, states: ProviderStates) -> None:
-    """Write the states of providers that have rows and stand in the right trees."""
-    ids, generations, _, _, revisions, contents = (np.asarray(column) for column in states.providers)
-    rows = forest.rows_of(ids)
-    providers = forest.providers
-    providers.generation[rows], providers.revision[rows] = generations, revisions
-    providers.content[rows] = contents
-    # Where nothing but usage changed, the inventories are known.
-    provider, classes, used = (np.asarray(column) for column in states.usage)
-    using = forest.rows_of(provider)
-    for class_id in np.unique(classes).tolist():
-        of_class = classes == class_id
-        forest.column(class_id).use_all(using[of_class], used[of_class])
-    _replace(forest, states)
-    providers.touch(providers.root[rows])
-
-
-def _replace(forest: Forest, states: ProviderStates) -> None:
-    """Replace the inventories, traits and aggregates of the altered providers."""
-    rows = forest.rows_of(np.array(states.altered, np.int64))
-    if not len(rows):
-        return
-    provider, classes, total, reserved, *units_and_used, full_ratio = map(np.asarray, states.inventories)
-    capacity = whole((total - reserved) * full_ratio)
-    ratio = np.rint(np.minimum(full_ratio, LARGEST_RATIO) * MILLION) / MILLION
-    columns = (capacity, *units_and_used, total, reserved, ratio)
-    offered = forest.rows_of(provider)
-    for class_id in {*np.unique(classes).tolist(), *forest.inventories}:
-        of_class = classes == class_id
-        offering = offered[of_class]
-        left = np.zeros(forest.count, bool)
-        left[rows] = True
-        left[offering] = False
-        forest.column(class_id).cut(np.flatnonzero(left))
-        forest.column(class_id).put_all(offering, OfferedColumns(*(column[of_class] for column in columns)))
-    for members, sets in ((forest.traits, states.traits), (forest.aggregates, states.aggregates)):
-        # The number of the set of each provider; the last set is empty.
-        carriers = [np.asarray(carriers) for _, carriers in sets]
-        which = np.full(forest.count, len(sets), np.intp)
-        if sets:
-            of_carrier = np.repeat(np.arange(len(sets)), [len(each) for each in carriers])
-            which[forest.rows_of(np.concatenate(carriers))] = of_carrier
-        if members.assign_all(rows, which[rows], [*(ids for ids, _ in sets), frozenset()]):
-            forest.shape_version += 1

@@ -8,72 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement.engine.forest.arrays import (
-    HUGE,
-    Amounts,
-    Columns,
-    Indices,
-    Mask,
-    Ratios,
-    Rows,
-    Shares,
-    column_of,
-)
+from placement.engine.forest import arrays
 from placement.engine.forest.providers import MILLION, InventoryRow
-
-# The parts of the inventories of one resource class, as columns.
-
-
-class InventoryEntries(Columns):
-    """Columns of what searches read of each entry, and the provider of the entry."""
-
-    provider: Indices = column_of(np.int32, -1)
-    capacity_of: Amounts = column_of(np.int64, 0)
-    used: Amounts = column_of(np.int64, 0)
-    free: Amounts = column_of(np.int64, -HUGE)
-    min_unit: Indices = column_of(np.int32, 1)
-    max_unit: Indices = column_of(np.int32, 1)
-    step_size: Indices = column_of(np.int32, 1)
-
-
-class CapacityColumns(Columns):
-    """Columns that make the capacity of each entry; searches do not read and usage does not change them."""
-
-    total: Indices = column_of(np.int32, 0)
-    reserved: Indices = column_of(np.int32, 0)
-    ratio: Ratios = column_of(np.float32, 1.0)
-
-
-class OfferedColumns(NamedTuple):
-    """Columns of many inventories of one class, in the order of `InventoryRow`."""
-
-    capacity: Amounts
-    min_unit: Amounts
-    max_unit: Amounts
-    step_size: Amounts
-    used: Amounts
-    total: Amounts
-    reserved: Amounts
-    ratio: Shares
-
-
-def whole(offered: Shares) -> Amounts:
-    """Return capacities, cut as in engine.domain.inventories and within the range of columns."""
-    return np.clip(np.trunc(offered), -HUGE, HUGE).astype(np.int64)
-
-
-class EntryOf(Columns):
-    """A column with the entry of each provider."""
-
-    entry: Indices = column_of(np.int32, -1)
-
-
-class Draw(NamedTuple):
-    """A part of a candidate that one inventory gives: the row of the provider, the class, the amount."""
-
-    row: int
-    class_id: int
-    amount: int
 
 
 class InventoryColumn:
@@ -102,7 +38,7 @@ class InventoryColumn:
         twin.offers = self.offers.frozen()
         return twin
 
-    def reoffer(self, providers: Rows, ratio: float | None, reserved: int | None) -> None:
+    def reoffer(self, providers: arrays.Rows, ratio: float | None, reserved: int | None) -> None:
         """Set another ratio or reserved amount of existing inventories.
 
         Source: placement-api.md, "Inventories".
@@ -122,7 +58,7 @@ class InventoryColumn:
         entries.free[at] = entries.capacity_of[at] - entries.used[at]
         self._uses_max |= bool((entries.max_unit[at] < entries.capacity_of[at]).any())
 
-    def repeat(self, source: Rows, rows: Rows) -> None:
+    def repeat(self, source: arrays.Rows, rows: arrays.Rows) -> None:
         """Give new providers unused inventories that equal the inventories of the sources."""
         self.reach(int(rows[-1]) + 1)
         at = self.entries_of(source)
@@ -149,7 +85,7 @@ class InventoryColumn:
         entries.used[at] = 0
         entries.free[at] = entries.capacity_of[at]
 
-    def cut(self, providers: Rows) -> None:
+    def cut(self, providers: arrays.Rows) -> None:
         """Remove the inventories of these providers."""
         at = self.entries_of(providers)
         providers, at = providers[at >= 0], at[at >= 0]
@@ -159,7 +95,7 @@ class InventoryColumn:
         self.entries.own()
         self._entry_of.entry[providers] = -1
         self.entries.provider[at] = -1
-        self.entries.free[at] = -HUGE
+        self.entries.free[at] = -arrays.HUGE
         self._vacant = [*self._vacant, *at.tolist()]
 
     def unshare(self) -> None:
@@ -176,7 +112,7 @@ class InventoryColumn:
         if entry < 0:
             entry = int(self._entries_for(np.array([provider]))[0])
         entries.own()
-        capacity = max(-HUGE, min(row.capacity, HUGE))
+        capacity = max(-arrays.HUGE, min(row.capacity, arrays.HUGE))
         entries.provider[entry] = provider
         entries.capacity_of[entry] = capacity
         entries.used[entry] = row.used
@@ -193,7 +129,7 @@ class InventoryColumn:
         self._uses_max |= row.max_unit < capacity
         self._uses_step |= row.step_size > 1
 
-    def put_all(self, providers: Rows, offered: OfferedColumns) -> None:
+    def put_all(self, providers: arrays.Rows, offered: OfferedColumns) -> None:
         """Insert or replace the inventories of many distinct providers, as `put` does for one."""
         if not len(providers):
             return
@@ -216,14 +152,14 @@ class InventoryColumn:
             offers.own()
             offers.total[at], offers.reserved[at], offers.ratio[at] = offered.total, offered.reserved, ratio
 
-    def use_all(self, providers: Rows, used: Amounts) -> None:
+    def use_all(self, providers: arrays.Rows, used: arrays.Amounts) -> None:
         """Set the usage of the inventories, which must exist, of many distinct providers."""
         at, entries = self.entries_of(providers), self.entries
         entries.own()
         entries.used[at] = used
         entries.free[at] = entries.capacity_of[at] - used
 
-    def _entries_for(self, providers: Rows) -> Indices:
+    def _entries_for(self, providers: arrays.Rows) -> arrays.Indices:
         """Return the entries of providers for writing; create missing ones."""
         at = self.entries_of(providers)
         self.entries.own()
@@ -262,12 +198,12 @@ class InventoryColumn:
         """Return the entry of one provider, -1 if it has no inventory of the class."""
         return int(self._entry_of.entry[provider]) if provider < self._entry_of.capacity else -1
 
-    def entries_of(self, providers: Indices | Rows) -> Indices:
-        """Return the entries of many providers, -1 where there is no inventory."""
+    def entries_of(self, providers: arrays.Indices | arrays.Rows) -> arrays.Indices:
+        """Return the entries of many providers, -1 without an inventory."""
         self._entry_of.ensure(int(providers.max()) + 1 if len(providers) else 0)
         return self._entry_of.entry[providers]
 
-    def fitting(self, amount: int) -> Rows:
+    def fitting(self, amount: int) -> arrays.Rows:
         """Return the providers that can take one allocation of `amount` now.
 
         Source: placement-api.md, "When does an allocation fit".
@@ -275,7 +211,7 @@ class InventoryColumn:
         chosen = np.flatnonzero(self._fitting_entries(amount))
         return chosen if self._aligned else self.entries.provider[chosen].astype(np.intp)
 
-    def fitting_flags(self, amount: int, providers: int) -> Mask:
+    def fitting_flags(self, amount: int, providers: int) -> arrays.Mask:
         """Return the providers of `fitting` as a flag for each of the `providers` rows of the forest."""
         fits = self._fitting_entries(amount)
         if self._aligned and len(fits) == providers:
@@ -284,20 +220,20 @@ class InventoryColumn:
         flags[self.entries.provider[: self._count][fits]] = True
         return flags
 
-    def _fitting_entries(self, amount: int) -> Mask:
-        """Return which of the entries can take one allocation of `amount` now."""
-        fits: Mask = self.entries.free[: self._count] >= amount
+    def _fitting_entries(self, amount: int) -> arrays.Mask:
+        """Return the mask of the entries that can take one allocation of `amount` now."""
+        fits: arrays.Mask = self.entries.free[: self._count] >= amount
         self._keep_admitting(fits, np.s_[: self._count], amount)
         return fits
 
-    def among_fitting(self, providers: Rows, amount: int) -> Mask:
-        """Return which of the given providers can take one allocation of `amount` now."""
+    def among_fitting(self, providers: arrays.Rows, amount: int) -> arrays.Mask:
+        """Return the mask of the providers that can take one allocation of `amount` now."""
         at = self.entries_of(providers)
-        fits: Mask = (at >= 0) & (self.entries.free[at] >= amount)
+        fits: arrays.Mask = (at >= 0) & (self.entries.free[at] >= amount)
         self._keep_admitting(fits, at, amount)
         return fits
 
-    def _keep_admitting(self, fits: Mask, at: slice | Indices, amount: int) -> None:
+    def _keep_admitting(self, fits: arrays.Mask, at: slice | arrays.Indices, amount: int) -> None:
         entries = self.entries
         if self._uses_min:
             fits &= entries.min_unit[at] <= amount
@@ -306,8 +242,8 @@ class InventoryColumn:
         if self._uses_step:
             fits &= amount % entries.step_size[at].astype(np.int64) == 0
 
-    def free_of(self, providers: Indices | Rows) -> Amounts:
-        """Return what is left at each provider, below 0 if it is overfull; 0 without an inventory."""
+    def free_of(self, providers: arrays.Indices | arrays.Rows) -> arrays.Amounts:
+        """Return the amount free at each provider, below 0 if it is overfull; 0 without an inventory."""
         at = self.entries_of(providers)
         return np.where(at >= 0, self.entries.free[at], 0)
 
@@ -319,19 +255,21 @@ class InventoryColumn:
             entries.min_unit[at] <= amount and amount % int(entries.step_size[at]) == 0 for amount in amounts
         )
 
-    def headroom(self, providers: Indices | Rows) -> Amounts:
-        """Return what each provider can give one consumer in sum: free, at most max_unit; 0 if none."""
+    def headroom(self, providers: arrays.Indices | arrays.Rows) -> arrays.Amounts:
+        """Return the sum that each provider can give one consumer: free, at most max_unit; 0 if none."""
         at = self.entries_of(providers)
-        room = np.minimum(self.entries.free[at], self.entries.max_unit[at])
-        return np.where(at >= 0, room, 0)
+        headroom = np.minimum(self.entries.free[at], self.entries.max_unit[at])
+        return np.where(at >= 0, headroom, 0)
 
-    def most(self, providers: Indices | Rows) -> Amounts:
+    def most(self, providers: arrays.Indices | arrays.Rows) -> arrays.Amounts:
         """Return how much one consumer may take from each provider in sum, regardless of use; 0 if none."""
         at = self.entries_of(providers)
         return np.where(at >= 0, self.entries.max_unit[at], 0).astype(np.int64)
 
-    def parts(self, providers: Indices | Rows) -> tuple[Amounts, Amounts, Amounts, Amounts]:
-        """Return what each provider can give to a split amount: `headroom`, min_unit, step_size, whole.
+    def parts(
+        self, providers: arrays.Indices | arrays.Rows
+    ) -> tuple[arrays.Amounts, arrays.Amounts, arrays.Amounts, arrays.Amounts]:
+        """Return the limits of each provider for a split amount: `headroom`, min_unit, step_size, whole.
 
         `whole` is the capacity if it is unused and one consumer may have all of it, else 0.
         """
@@ -347,10 +285,62 @@ class InventoryColumn:
         return self._count - len(self._vacant)
 
     @property
-    def held(self) -> slice | Rows:
+    def held(self) -> slice | arrays.Rows:
         """The entries that hold an inventory, as an index that costs nothing where it can."""
         return self.occupied() if self._vacant else np.s_[: self._count]
 
-    def occupied(self) -> Rows:
+    def occupied(self) -> arrays.Rows:
         """Return the entries that hold an inventory."""
         return np.flatnonzero(self.entries.provider[: self._count] >= 0)
+
+
+class InventoryEntries(arrays.Columns):
+    """The columns that searches read of each entry, and the provider of the entry."""
+
+    provider: arrays.Indices = arrays.column_of(np.int32, -1)
+    capacity_of: arrays.Amounts = arrays.column_of(np.int64, 0)
+    used: arrays.Amounts = arrays.column_of(np.int64, 0)
+    free: arrays.Amounts = arrays.column_of(np.int64, -arrays.HUGE)
+    min_unit: arrays.Indices = arrays.column_of(np.int32, 1)
+    max_unit: arrays.Indices = arrays.column_of(np.int32, 1)
+    step_size: arrays.Indices = arrays.column_of(np.int32, 1)
+
+
+class CapacityColumns(arrays.Columns):
+    """Columns that make the capacity of each entry; searches do not read and usage does not change them."""
+
+    total: arrays.Indices = arrays.column_of(np.int32, 0)
+    reserved: arrays.Indices = arrays.column_of(np.int32, 0)
+    ratio: arrays.Ratios = arrays.column_of(np.float32, 1.0)
+
+
+class OfferedColumns(NamedTuple):
+    """Columns of many inventories of one class, in the order of `InventoryRow`."""
+
+    capacity: arrays.Amounts
+    min_unit: arrays.Amounts
+    max_unit: arrays.Amounts
+    step_size: arrays.Amounts
+    used: arrays.Amounts
+    total: arrays.Amounts
+    reserved: arrays.Amounts
+    ratio: arrays.Floats
+
+
+def whole(offered: arrays.Floats) -> arrays.Amounts:
+    """Return capacities, cut as in engine.domain.inventories and within the range of columns."""
+    return np.clip(np.trunc(offered), -arrays.HUGE, arrays.HUGE).astype(np.int64)
+
+
+class EntryOf(arrays.Columns):
+    """A column with the entry of each provider."""
+
+    entry: arrays.Indices = arrays.column_of(np.int32, -1)
+
+
+class Draw(NamedTuple):
+    """A part of a candidate that one inventory gives: the row of the provider, the class, the amount."""
+
+    row: int
+    class_id: int
+    amount: int

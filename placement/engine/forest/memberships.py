@@ -162,7 +162,7 @@ class Memberships:
     def satisfying(
         self, rows: Indices | Rows, required: Iterable[Iterable[int]], forbidden: Iterable[int] = ()
     ) -> Mask:
-        """Return which of the rows meet every any-of set in `required` and carry nothing `forbidden`."""
+        """Return the mask of the rows that meet every any-of set of `required` and have none `forbidden`."""
         fine = ~self._sets_with(forbidden)
         for any_of in required:
             fine &= self._sets_with(any_of)

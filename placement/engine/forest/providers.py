@@ -10,21 +10,9 @@ from uuid import uuid4
 
 import numpy as np
 
-from placement.engine.domain.identifiers import portions
-from placement.engine.forest.arrays import (
-    ROWS_AT_ONCE,
-    Amounts,
-    Columns,
-    IdIndex,
-    Indices,
-    Rows,
-    Uuids,
-    column_of,
-    from_text,
-)
-
-# The input of the forest: providers as plain rows, by their storage ids.
-
+from placement.engine.domain.portions import portions
+from placement.engine.forest.arrays import ROWS_AT_ONCE, Amounts, Columns, IdIndex, Indices, Rows, column_of
+from placement.engine.forest.texts import Uuids, from_text
 
 MILLION = 1_000_000
 LARGEST_RATIO = 1e9
@@ -66,7 +54,7 @@ class ProviderRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProviderRecord:
-    """One provider with everything that a search reads; it replaces what the forest knew of it."""
+    """One provider with everything that a search reads; it replaces the former state in the forest."""
 
     row: ProviderRow
     inventories: tuple[InventoryRow, ...]
@@ -188,7 +176,7 @@ class ProviderColumns(Columns):
         self.tree_stamp[roots] = self.stamp
 
     def touched_since(self, roots: Collection[int], stamp: int) -> list[int]:
-        """Return the roots with trees in which something changed after this stamp."""
+        """Return the roots of trees that changed after this stamp."""
         rows = np.fromiter(roots, np.intp, len(roots))
         touched: list[int] = rows[self.tree_stamp[rows] > stamp].tolist()
         return touched

@@ -23,11 +23,11 @@ class Sharing:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no sharing provider."""
+        """Whether no provider shares."""
         return not len(self.providers)
 
     def mask(self, count: int) -> Mask:
-        """Return which of the first `count` rows share."""
+        """Return the mask of the first `count` rows that share."""
         shares = np.zeros(count, bool)
         shares[self.providers] = True
         return shares

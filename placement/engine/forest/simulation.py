@@ -36,7 +36,7 @@ class SimulatedForest(Forest):
     # -- what is held -------------------------------------------------------------------------------
 
     def take(self, draws: Collection[Draw]) -> None:
-        """Hold what the draws take of existing inventories, whether there is room or not."""
+        """Hold the draws from existing inventories, even beyond their capacity."""
         self._add(draws, 1)
         self._undo.append(tuple(draws))
 
@@ -54,7 +54,7 @@ class SimulatedForest(Forest):
                 undo()
 
     def on_back(self, undo: Callable[[], object]) -> None:
-        """Call `undo` when `back` comes to this moment: it takes back what its caller noted beside this."""
+        """Call `undo` when `back` comes to this moment, for notes that its caller took beside the forest."""
         self._undo.append(undo)
 
     def _add(self, draws: Collection[Draw], sign: int) -> None:
@@ -73,7 +73,7 @@ class SimulatedForest(Forest):
     def repeat(self, root: int, count: int, look: Callable[[], None]) -> list[int]:
         """Add `count` trees like that of a root, without allocations, and return their roots.
 
-        `look` is called between pieces of work; what it raises ends the work.
+        `look` is called between pieces of work; an error in it ends the work.
         """
         members = np.sort(self.in_trees(np.array([root], np.intp)))
         at_once = max(1, _ROWS_AT_ONCE // len(members))
@@ -110,17 +110,17 @@ class SimulatedForest(Forest):
 
 def emptied(forest: Forest) -> Forest:
     """Return the forest as if nothing were held."""
-    copy = SimulatedForest(forest)
-    for column in copy.inventories.values():
+    simulated = SimulatedForest(forest)
+    for column in simulated.inventories.values():
         column.empty()
-    return copy
+    return simulated
 
 
 def only(forest: Forest, roots: Sequence[int]) -> Forest:
     """Return the forest without all other trees; rows stay as they are."""
-    copy = SimulatedForest(forest)
-    copy.cut(np.setdiff1d(copy.roots, np.array(roots, np.intp)))
-    return copy
+    simulated = SimulatedForest(forest)
+    simulated.cut(np.setdiff1d(simulated.roots, np.array(roots, np.intp)))
+    return simulated
 
 
 def within(forest: Forest, sharing: Sharing, aggregates: frozenset[int]) -> Forest:

@@ -7,34 +7,94 @@ resources and merged into the best common set, which the policy of the host admi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
-from itertools import combinations, product
-from math import comb, prod
+from functools import partial
+from itertools import product
+from math import prod
 from typing import NamedTuple
 
+from placement.engine.numa import host as numa_host
 from placement.engine.numa.allocator import NumaAllocator
+from placement.engine.numa.combinations import NumaCombinations
 from placement.engine.numa.cpus import mask_of, members_of
-from placement.engine.numa.host import (
-    CPU,
-    MISSED,
-    UNALIGNED,
-    Amounts,
-    CpuPreference,
-    Distribution,
-    NumaExclusivity,
-    NumaNeighbours,
-    NumaPolicy,
-    PodRefused,
-    RefusalClass,
-    demand_costs,
-    missed,
-)
-from placement.engine.scoring.order import DEFAULT_SCORING, Strategy, scorer_for
+from placement.engine.scoring.host_scores import scorer_for
+from placement.engine.scoring.order import DEFAULT_SCORING, Strategy
 from placement.engine.scoring.rule import BEST
 
-# Hosts of eight NUMA nodes have 255 combinations. Beyond this limit only narrow ones and the whole host are
-# examined: no real host needs more, and a made-up topology must not stop the service.
-MOST_HINTS = 4096
+MISSING_NUMA_RESOURCES = "node(s) missing NUMA resources"
+
+
+class Alignment(NamedTuple):
+    """Parameters of alignment: the effective policy, exclusivity, and how NUMA nodes are scored.
+
+    `favours_idle`: preferred exclusivity lets NUMA nodes without bound pods score higher.
+    """
+
+    policy: numa_host.NumaPolicy
+    exclusivity: numa_host.NumaExclusivity = numa_host.NumaExclusivity.NONE
+    scoring: Strategy = DEFAULT_SCORING
+    favours_idle: bool = False
+
+    @property
+    def idle_counts(self) -> bool:
+        """Whether NUMA nodes without bound pods score higher for this pod."""
+        return self.favours_idle and self.exclusivity is numa_host.NumaExclusivity.PREFERRED
+
+
+def choose_affinity(
+    allocator: NumaAllocator, alignment: Alignment, fits: FitsOnNodes | None = None
+) -> tuple[int, ...] | None:
+    """Return the ascending NUMA ids to which a pod is aligned on a host; None if to none in particular.
+
+    `fits` replaces `allocator.fits` if not everything that is free can be used together. Raises PodRefused
+    if the policy does not admit the pod. Source: koordinator.md, "NUMA alignment".
+    """
+    host, policy = allocator.host, alignment.policy
+    if not host.capacity:
+        raise numa_host.PodRefused(
+            MISSING_NUMA_RESOURCES,
+            refusal_class=numa_host.RefusalClass.UNRESOLVABLE,
+            obstacle=numa_host.UNALIGNED,
+        )
+    score, fitness = numa_scorer(allocator, alignment.scoring, alignment.idle_counts), None
+    numa_combinations = NumaCombinations(allocator)
+    if host.rules.isolation_first:
+        fitness, score = fitness_of(allocator, score, numa_combinations), _unscored
+    elif policy is numa_host.NumaPolicy.SINGLE_NUMA_NODE:
+        # Wider combinations only serve to say why the pod is refused.
+        score = partial(_score_of_one, score)
+    widest_first = spreads_wide(allocator, policy)
+    all_preferred = policy is numa_host.NumaPolicy.RESTRICTED or widest_first
+    table = HintTable(allocator, numa_combinations, fits or allocator.fits, score, all_preferred)
+    allowed = partial(is_allowed, exclusivity=alignment.exclusivity, neighbours=host.neighbours)
+    numa_ids, criteria, best_hint = (
+        mask_of(host.capacity),
+        MergeCriteria(allowed, fitness, widest_first),
+        None,
+    )
+    sizes = numa_combinations.sizes
+    for size in reversed(sizes) if widest_first else sizes:
+        table.add_combinations(size)
+        # Only one of a better size beats a preferred affinity, and all of these are known by now.
+        if all(table.hints.values()):
+            rows = _relevant(policy, collect_rows([table.hints]).rows)
+            best_hint = merge_preferred(rows, numa_ids, criteria)
+            if best_hint is not None:
+                break
+    if best_hint is not None:
+        selection = _selected(policy, best_hint, numa_ids)
+    else:
+        selection = select_affinity(policy, [table.hints], numa_ids, criteria)
+    if selection.reasons:
+        raise numa_host.PodRefused(*selection.reasons, obstacle=numa_host.UNALIGNED)
+    return None if selection.affinity is None else tuple(members_of(selection.affinity))
+
+
+def _unscored(numa_ids: Sequence[int]) -> int:
+    return 0
+
+
+def _score_of_one(score: Score, numa_ids: Sequence[int]) -> int:
+    return score(numa_ids) if len(numa_ids) == 1 else 0
 
 
 class Hint(NamedTuple):
@@ -49,7 +109,7 @@ class Hint(NamedTuple):
 Hints = dict[str, list[Hint]]
 """Hints by resource; an empty list cannot be satisfied, a missing resource has no preference."""
 
-Fits = Callable[[Sequence[int]], bool]
+FitsOnNodes = Callable[[Sequence[int]], bool]
 Score = Callable[[Sequence[int]], int]
 
 
@@ -60,42 +120,46 @@ class HintTable:
     Source: koordinator.md, "Hints".
     """
 
-    def __init__(self, allocator: NumaAllocator, fits: Fits, score: Score, all_preferred: bool) -> None:
+    def __init__(
+        self,
+        allocator: NumaAllocator,
+        numa_combinations: NumaCombinations,
+        fits: FitsOnNodes,
+        score: Score,
+        all_preferred: bool,
+    ) -> None:
         self.hints: Hints = {resource: [] for resource in allocator.known_requests}
-        self._fewest = allocator.fewest_numa_nodes
-        self._numa_ids = sorted(allocator.available)
+        self._combinations = numa_combinations
         self._fits = fits
         self._score = score
+        # The scores by kinds of NUMA nodes, None where the pod does not fit.
+        self._scores: dict[tuple[int, ...], int | None] = {}
         self._all_preferred = all_preferred
         self._exhausted = {
             resource: mask_of(numa for numa, left in allocator.rooms[resource].items() if not left)
             for resource in self.hints
         }
 
-    def sizes(self) -> Iterator[int]:
-        """Yield the sizes of combinations that could have hints, ascending."""
-        nodes, looked_at = len(self._numa_ids), 0
-        for size in range(self._fewest, nodes + 1):
-            looked_at += comb(nodes, size)
-            if size == nodes or looked_at <= MOST_HINTS:
-                yield size
-
     def add_combinations(self, size: int) -> None:
-        """Add the hints of all combinations of `size` NUMA nodes; narrower ones must be there already."""
+        """Add the hints of combinations of `size` NUMA nodes; narrower ones must be there already."""
         rows = [
             (hints, self._exhausted[resource], self._all_preferred or not hints)
             for resource, hints in self.hints.items()
         ]
-        for nodes in combinations(self._numa_ids, size):
+        for nodes in self._combinations.of_size(size):
             affinity = mask_of(nodes)
             useful = [(hints, preferred) for hints, exhausted, preferred in rows if not affinity & exhausted]
-            if useful and self._fits(nodes):
-                score = self._score(nodes)
+            score = self._rate(nodes) if useful else None
+            if score is not None:
                 for hints, preferred in useful:
                     hints.append(Hint(affinity, preferred, False, score))
 
-
-# The hints of all providers as rows to be merged, and as text.
+    def _rate(self, nodes: tuple[int, ...]) -> int | None:
+        """Return the score of a combination, None if the pod does not fit; like ones are looked at once."""
+        word = self._combinations.word(nodes)
+        if word not in self._scores:
+            self._scores[word] = self._score(nodes) if self._fits(nodes) else None
+        return self._scores[word]
 
 
 ProviderHints = Mapping[str, Sequence[Hint] | None]
@@ -140,10 +204,18 @@ def summarize(providers: Iterable[ProviderHints | None]) -> list[str]:
     for provider in providers:
         for resource, hints in (provider or {}).items():
             if hints:
-                preferred = " ".join(_binary(hint.affinity) for hint in hints if hint.preferred)
-                among = " ".join(_binary(hint.affinity) for hint in hints)
-                found.append(f"{resource} prefer [{preferred}] among [{among}]")
+                preferred = _listed([hint for hint in hints if hint.preferred])
+                found.append(f"{resource} prefer [{preferred}] among [{_listed(hints)}]")
     return sorted(found)
+
+
+# As many as hosts of four NUMA nodes have; more are counted, as they only hide each other.
+_MOST_NAMED = 15
+
+
+def _listed(hints: Sequence[Hint]) -> str:
+    named = " ".join(_binary(hint.affinity) for hint in hints[:_MOST_NAMED])
+    return f"{named} and {len(hints) - _MOST_NAMED} more" if len(hints) > _MOST_NAMED else named
 
 
 def single_numa_rows(rows: Iterable[Sequence[Hint]]) -> tuple[Sequence[Hint], ...]:
@@ -165,9 +237,6 @@ def _binary(affinity: int | None) -> str:
     return f"{affinity:0{digits}b}"
 
 
-# The merge of the hints of all resources into one affinity.
-
-
 Row = Sequence[Hint]
 Allowed = Callable[[int], bool]
 Fitness = Callable[[int], tuple[int, ...]]
@@ -178,7 +247,7 @@ Fitness = Callable[[int], tuple[int, ...]]
 MOST_COMBINATIONS = 20_000
 
 
-class Merged(NamedTuple):
+class MergedHint(NamedTuple):
     """A merged affinity (mask of NUMA ids) and its merits."""
 
     affinity: int
@@ -192,7 +261,7 @@ class Merged(NamedTuple):
         return self.affinity.bit_count()
 
 
-class Ranking(NamedTuple):
+class MergeCriteria(NamedTuple):
     """The criteria that decide among merged affinities.
 
     `allowed` returns which may be preferred. `fitness` decides among affinities of one size; without it their
@@ -203,49 +272,49 @@ class Ranking(NamedTuple):
     fitness: Fitness | None = None
     widest_first: bool = False
 
-    def replaces(self, merged: Merged, best: Merged) -> bool:
+    def replaces(self, merged: MergedHint, best_hint: MergedHint) -> bool:
         """Return whether a later affinity is better than the best so far.
 
         Source: koordinator.md, "Merge", "The NUMA strategy under alignment".
         """
-        if merged.preferred != best.preferred:
+        if merged.preferred != best_hint.preferred:
             return merged.preferred
-        if merged.size != best.size:
-            return (merged.size > best.size) is self.widest_first
+        if merged.size != best_hint.size:
+            return (merged.size > best_hint.size) is self.widest_first
         if self.fitness is None:
-            return merged.affinity < best.affinity or merged.score > best.score
-        if merged.affinity == best.affinity:
-            return merged.score > best.score
-        mine, other = self.fitness(merged.affinity), self.fitness(best.affinity)
-        return (mine, -merged.affinity) > (other, -best.affinity)
+            return merged.affinity < best_hint.affinity or merged.score > best_hint.score
+        if merged.affinity == best_hint.affinity:
+            return merged.score > best_hint.score
+        mine, other = self.fitness(merged.affinity), self.fitness(best_hint.affinity)
+        return (mine, -merged.affinity) > (other, -best_hint.affinity)
 
 
-def merge_hints(rows: Sequence[Row], numa_ids: int, ranking: Ranking) -> Merged:
+def merge_hints(rows: Sequence[Row], numa_ids: int, criteria: MergeCriteria) -> MergedHint:
     """Return the best combination of one hint per row; all NUMA nodes, not preferred, if none is better.
 
     `numa_ids` is the mask of the host's NUMA nodes. Source: koordinator.md, "Merge".
     """
     # Once there is a preferred combination no other one counts, and preferred ones are few and easy to find.
-    preferred = merge_preferred(rows, numa_ids, ranking)
-    return preferred or _best(product(*_narrowed(rows)), numa_ids, ranking)
+    preferred = merge_preferred(rows, numa_ids, criteria)
+    return preferred or _best(product(*_narrowed(rows)), numa_ids, criteria)
 
 
-def merge_preferred(rows: Sequence[Row], numa_ids: int, ranking: Ranking) -> Merged | None:
+def merge_preferred(rows: Sequence[Row], numa_ids: int, criteria: MergeCriteria) -> MergedHint | None:
     """Return the best combination of one hint per row if that is preferred; else None."""
-    best = _best(_preferred_combinations(rows), numa_ids, ranking)
-    return best if best.preferred else None
+    best_hint = _best(_preferred_combinations(rows), numa_ids, criteria)
+    return best_hint if best_hint.preferred else None
 
 
-def _best(combinations: Iterable[Sequence[Hint]], numa_ids: int, ranking: Ranking) -> Merged:
-    best = Merged(numa_ids)
+def _best(combinations: Iterable[Sequence[Hint]], numa_ids: int, criteria: MergeCriteria) -> MergedHint:
+    best_hint = MergedHint(numa_ids)
     for hints in combinations:
-        merged = _merge(hints, numa_ids, ranking.allowed)
-        if merged is not None and ranking.replaces(merged, best):
-            best = merged
-    return best
+        merged = _merge(hints, numa_ids, criteria.allowed)
+        if merged is not None and criteria.replaces(merged, best_hint):
+            best_hint = merged
+    return best_hint
 
 
-def _merge(hints: Sequence[Hint], numa_ids: int, allowed: Allowed) -> Merged | None:
+def _merge(hints: Sequence[Hint], numa_ids: int, allowed: Allowed) -> MergedHint | None:
     merged, preferred, unsatisfied = numa_ids, True, False
     for affinity, is_preferred, is_unsatisfied, _ in hints:
         preferred = preferred and is_preferred
@@ -260,7 +329,7 @@ def _merge(hints: Sequence[Hint], numa_ids: int, allowed: Allowed) -> Merged | N
             score += points
         if affinity is not None:
             affinities.add(affinity)
-    return Merged(
+    return MergedHint(
         merged,
         preferred=preferred and len(affinities) <= 1 and allowed(merged),
         unsatisfied=unsatisfied or bool(affinities - {merged}),
@@ -298,13 +367,10 @@ def _width(hint: Hint) -> int:
     return 0 if hint.affinity is None else hint.affinity.bit_count()
 
 
-# The choice among sets of NUMA nodes that suit the alignment equally: isolation, then the strategy.
+_WIDENED = (numa_host.NumaPolicy.BEST_EFFORT, numa_host.NumaPolicy.RESTRICTED)
 
 
-_WIDENED = (NumaPolicy.BEST_EFFORT, NumaPolicy.RESTRICTED)
-
-
-def fitness_of(allocator: NumaAllocator, score: Score) -> Fitness:
+def fitness_of(allocator: NumaAllocator, score: Score, numa_combinations: NumaCombinations) -> Fitness:
     """Return a function of how well NUMA nodes (a mask) suit a pod: by missed preferences, then by score.
 
     Equal scores are decided by what is left of their CPU, in millicores; the host prefers full or empty NUMA
@@ -312,33 +378,39 @@ def fitness_of(allocator: NumaAllocator, score: Score) -> Fitness:
     """
     sign = -1 if allocator.host.rules.fullest_first else 1
 
-    @cache
+    known: dict[tuple[int, ...], tuple[int, ...]] = {}
+
     def fitness(affinity: int) -> tuple[int, ...]:
         numa_ids = tuple(members_of(affinity))
-        left = sum(allocator.available[numa].get(CPU, 0) for numa in numa_ids)
+        word = numa_combinations.word(numa_ids)
+        if word not in known:
+            known[word] = rated(numa_ids)
+        return known[word]
+
+    def rated(numa_ids: tuple[int, ...]) -> tuple[int, ...]:
+        left = sum(allocator.available[numa].get(numa_host.CPU, 0) for numa in numa_ids)
         cost, cpus = 0, allocator.demand.cpus
         if cpus is not None:
             try:
                 taken = allocator.allocate(numa_ids).cpus
-                cost = missed(allocator.host, taken, CpuPreference(cpus.bind, cpus.exclusive))
-            except PodRefused:
-                cost = 2 * MISSED
+                cost = numa_host.missed(
+                    allocator.host, taken, numa_host.CpuPreference(cpus.bind, cpus.exclusive)
+                )
+            except numa_host.PodRefused:
+                cost = 2 * numa_host.MISSED
         return -cost, score(numa_ids), sign * left
 
     return fitness
 
 
-def spreads_wide(allocator: NumaAllocator, policy: NumaPolicy) -> bool:
+def spreads_wide(allocator: NumaAllocator, policy: numa_host.NumaPolicy) -> bool:
     """Return whether the CPUs of a pod are distributed over all NUMA nodes that its policy admits.
 
     Source: koordinator.md, "DistributeEvenly".
     """
     distribution = allocator.host.rules.distribution
     is_bound = allocator.demand.cpus is not None
-    return is_bound and distribution is Distribution.OVER_ALL and policy in _WIDENED
-
-
-# NUMA policies: the affinity that the hints of all providers lead to, and whether the pod is admitted.
+    return is_bound and distribution is numa_host.Distribution.OVER_ALL and policy in _WIDENED
 
 
 class Selection(NamedTuple):
@@ -350,73 +422,72 @@ class Selection(NamedTuple):
     reasons: tuple[str, ...] = ()
 
 
-def admits(policy: NumaPolicy, preferred: bool) -> bool:
+def admits(policy: numa_host.NumaPolicy, preferred: bool) -> bool:
     """Return whether a policy admits a pod, given whether its merged hint is preferred.
 
     Source: koordinator.md, "Policies".
     """
-    return preferred or policy in (NumaPolicy.NONE, NumaPolicy.BEST_EFFORT)
+    return preferred or policy in (numa_host.NumaPolicy.NONE, numa_host.NumaPolicy.BEST_EFFORT)
 
 
 def select_affinity(
-    policy: NumaPolicy, providers: Sequence[ProviderHints | None], numa_ids: int, ranking: Ranking
+    policy: numa_host.NumaPolicy,
+    providers: Sequence[ProviderHints | None],
+    numa_ids: int,
+    criteria: MergeCriteria,
 ) -> Selection:
     """Return the affinity that a policy makes of all hints on a host with these NUMA nodes (a mask).
 
     A selection with reasons is not admitted.
     Source: koordinator.md, "Policies".
     """
-    if policy is NumaPolicy.NONE:
+    if policy is numa_host.NumaPolicy.NONE:
         return Selection(None)
     rows, reasons = collect_rows(providers)
-    if reasons and policy is not NumaPolicy.BEST_EFFORT:
-        return Selection(numa_ids if policy is NumaPolicy.RESTRICTED else None, reasons=reasons)
-    best = merge_hints(_relevant(policy, rows), numa_ids, ranking)
-    selection = _selected(policy, best, numa_ids)
-    if admits(policy, best.preferred):
+    if reasons and policy is not numa_host.NumaPolicy.BEST_EFFORT:
+        return Selection(numa_ids if policy is numa_host.NumaPolicy.RESTRICTED else None, reasons=reasons)
+    best_hint = merge_hints(_relevant(policy, rows), numa_ids, criteria)
+    selection = _selected(policy, best_hint, numa_ids)
+    if admits(policy, best_hint.preferred):
         return selection
-    separator = " & " if policy is NumaPolicy.RESTRICTED else ","
+    separator = " & " if policy is numa_host.NumaPolicy.RESTRICTED else ","
     reasons = (f"Unaligned NUMA Hint cause {separator.join(summarize(providers))}",)
     return selection._replace(reasons=reasons)
 
 
-def _relevant(policy: NumaPolicy, rows: Sequence[Row]) -> Sequence[Row]:
-    return single_numa_rows(rows) if policy is NumaPolicy.SINGLE_NUMA_NODE else rows
+def _relevant(policy: numa_host.NumaPolicy, rows: Sequence[Row]) -> Sequence[Row]:
+    return single_numa_rows(rows) if policy is numa_host.NumaPolicy.SINGLE_NUMA_NODE else rows
 
 
-def _selected(policy: NumaPolicy, best: Merged, numa_ids: int) -> Selection:
-    if policy is NumaPolicy.BEST_EFFORT and best.unsatisfied:
+def _selected(policy: numa_host.NumaPolicy, best_hint: MergedHint, numa_ids: int) -> Selection:
+    if policy is numa_host.NumaPolicy.BEST_EFFORT and best_hint.unsatisfied:
         return Selection(numa_ids)
     # A host with a single NUMA node needs no accounts per NUMA node.
-    aligned = policy is not NumaPolicy.SINGLE_NUMA_NODE or best.affinity != numa_ids
-    return Selection(best.affinity if aligned else None, best.preferred, best.unsatisfied)
+    aligned = policy is not numa_host.NumaPolicy.SINGLE_NUMA_NODE or best_hint.affinity != numa_ids
+    return Selection(best_hint.affinity if aligned else None, best_hint.preferred, best_hint.unsatisfied)
 
 
-# NUMA exclusivity: keeping pods on one NUMA node apart from pods over several.
-
-
-def is_allowed(affinity: int, exclusivity: NumaExclusivity, neighbours: NumaNeighbours) -> bool:
+def is_allowed(
+    affinity: int, exclusivity: numa_host.NumaExclusivity, neighbours: numa_host.NumaNeighbours
+) -> bool:
     """Return whether a mask of NUMA ids respects required exclusivity; preferred exclusivity allows all.
 
     Several NUMA nodes may not include one with pods of its own, and a single one may not be shared.
     Source: koordinator.md, "NUMA exclusivity".
     """
-    if exclusivity is not NumaExclusivity.REQUIRED:
+    if exclusivity is not numa_host.NumaExclusivity.REQUIRED:
         return True
     several = affinity.bit_count() > 1
     return not affinity & (neighbours.single if several else neighbours.shared)
 
 
-def favour_idle(score: int, numa_ids: int, neighbours: NumaNeighbours, best: int = BEST) -> int:
+def favour_idle(score: int, numa_ids: int, neighbours: numa_host.NumaNeighbours, best: int = BEST) -> int:
     """Return a score, 0 to `best`, moved halfway to the share of these NUMA nodes without bound pods.
 
     Source: koordinator.md, "Preferred NUMA exclusivity".
     """
     idle = numa_ids & ~neighbours.single & ~neighbours.shared
     return (score + best * idle.bit_count() // max(1, numa_ids.bit_count())) // 2
-
-
-# The score of combinations of NUMA nodes for a pod.
 
 
 def numa_scorer(allocator: NumaAllocator, scoring: Strategy, idle_counts: bool) -> Score:
@@ -434,7 +505,7 @@ def numa_scorer(allocator: NumaAllocator, scoring: Strategy, idle_counts: bool) 
         resource: {numa: amount - allocator.available[numa].get(resource, 0) for numa, amount in row.items()}
         for resource, row in capacity.items()
     }
-    score_of, best = scorer_for(scoring, demand_costs(host, allocator.demand)), scoring.max_score
+    score_of, best = scorer_for(scoring, numa_host.demand_costs(host, allocator.demand)), scoring.max_score
 
     def score(numa_ids: Sequence[int]) -> int:
         points = score_of(_summed(used, numa_ids), _summed(capacity, numa_ids))
@@ -443,72 +514,5 @@ def numa_scorer(allocator: NumaAllocator, scoring: Strategy, idle_counts: bool) 
     return score
 
 
-def _summed(rows: Mapping[str, Mapping[int, int]], numa_ids: Sequence[int]) -> Amounts:
+def _summed(rows: Mapping[str, Mapping[int, int]], numa_ids: Sequence[int]) -> numa_host.ResourceAmounts:
     return {resource: sum(map(row.__getitem__, numa_ids)) for resource, row in rows.items()}
-
-
-MISSING_NUMA_RESOURCES = "node(s) missing NUMA resources"
-
-
-class Alignment(NamedTuple):
-    """Parameters of alignment: the effective policy, exclusivity, and how NUMA nodes are scored.
-
-    `favours_idle`: preferred exclusivity lets NUMA nodes without bound pods score higher.
-    """
-
-    policy: NumaPolicy
-    exclusivity: NumaExclusivity = NumaExclusivity.NONE
-    scoring: Strategy = DEFAULT_SCORING
-    favours_idle: bool = False
-
-    @property
-    def idle_counts(self) -> bool:
-        """Whether NUMA nodes without bound pods score higher for this pod."""
-        return self.favours_idle and self.exclusivity is NumaExclusivity.PREFERRED
-
-
-def choose_affinity(
-    allocator: NumaAllocator, alignment: Alignment, fits: Fits | None = None
-) -> tuple[int, ...] | None:
-    """Return the ascending NUMA ids to which a pod is aligned on a host; None if to none in particular.
-
-    `fits` replaces `allocator.fits` if not everything that is free can be used together. Raises PodRefused
-    if the policy does not admit the pod. Source: koordinator.md, "NUMA alignment".
-    """
-    host, policy = allocator.host, alignment.policy
-    if not host.capacity:
-        raise PodRefused(MISSING_NUMA_RESOURCES, status=RefusalClass.UNRESOLVABLE, obstacle=UNALIGNED)
-    score, fitness = numa_scorer(allocator, alignment.scoring, alignment.idle_counts), None
-    if host.rules.isolation_first:
-        fitness, score = fitness_of(allocator, score), _unscored
-    elif policy is NumaPolicy.SINGLE_NUMA_NODE:
-        # Wider combinations only serve to say why the pod is refused.
-        score = partial(_score_of_one, score)
-    widest_first = spreads_wide(allocator, policy)
-    all_preferred = policy is NumaPolicy.RESTRICTED or widest_first
-    table = HintTable(allocator, fits or allocator.fits, score, all_preferred)
-    allowed = partial(is_allowed, exclusivity=alignment.exclusivity, neighbours=host.neighbours)
-    numa_ids, ranking, best = mask_of(host.capacity), Ranking(allowed, fitness, widest_first), None
-    for size in reversed(list(table.sizes())) if widest_first else table.sizes():
-        table.add_combinations(size)
-        # Only one of a better size beats a preferred affinity, and all of these are known by now.
-        if all(table.hints.values()):
-            rows = _relevant(policy, collect_rows([table.hints]).rows)
-            best = merge_preferred(rows, numa_ids, ranking)
-            if best is not None:
-                break
-    if best is not None:
-        selection = _selected(policy, best, numa_ids)
-    else:
-        selection = select_affinity(policy, [table.hints], numa_ids, ranking)
-    if selection.reasons:
-        raise PodRefused(*selection.reasons, obstacle=UNALIGNED)
-    return None if selection.affinity is None else tuple(members_of(selection.affinity))
-
-
-def _unscored(numa_ids: Sequence[int]) -> int:
-    return 0
-
-
-def _score_of_one(score: Score, numa_ids: Sequence[int]) -> int:
-    return score(numa_ids) if len(numa_ids) == 1 else 0

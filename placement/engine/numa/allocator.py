@@ -8,16 +8,22 @@ from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
-from placement.engine.numa.accumulator import check_binding, even_shares, take_cpus, thinned
+from placement.engine.numa.accumulator import (
+    check_binding,
+    deal_differing_cores,
+    even_shares,
+    take_cpus,
+    thinned,
+)
 from placement.engine.numa.host import (
     CPU,
     FACE_VALUE,
     INVALID_TOPOLOGY,
     MILLI,
+    NO_CPUS,
     NOT_ENOUGH_CPUS,
     NOTHING,
     UNALIGNED,
-    Amounts,
     BindPolicy,
     Distribution,
     Holding,
@@ -26,60 +32,15 @@ from placement.engine.numa.host import (
     PodDemand,
     PodRefused,
     RefusalClass,
+    ResourceAmounts,
     numa_used,
     summed,
 )
 
-# Dividing an amount over the NUMA nodes of an affinity.
-
-
-def split_amount(
-    amount: int, rooms: Mapping[int, int], affinity: Sequence[int], grain: int = 1
-) -> dict[int, int]:
-    """Return what each NUMA node of an affinity gives: from the poorest on, an equal share of the rest.
-
-    Shares are multiples of `grain` unless there is less room. They add up to less than the amount if it does
-    not fit; `rooms` is what each NUMA node has left. Source: koordinator.md, "Splitting a request".
-    """
-    shares = {}
-    nodes = len(affinity)
-    for room, numa in sorted([(rooms.get(numa, 0), numa) for numa in affinity]):
-        share = min(room, amount // grain // nodes * grain)
-        nodes -= 1
-        if share:
-            shares[numa] = share
-            amount -= share
-    return shares
-
-
-def deal_amount(amount: int, rooms: Mapping[int, int], affinity: Sequence[int], grain: int) -> dict[int, int]:
-    """Deal an amount evenly over an ascending affinity in multiples of `grain`, remainders to the first.
-
-    Return nothing if the affinity has too little room for that. Source: koordinator.md, "DistributeEvenly".
-    """
-    units = [rooms.get(numa, 0) // grain for numa in affinity]
-    if amount % grain or sum(units) * grain < amount:
-        return {}
-    shares = even_shares(units, amount // grain)
-    return {numa: share * grain for numa, share in zip(affinity, shares, strict=True) if share}
-
-
-@dataclass(frozen=True, slots=True)
-class ReservedCredit:
-    """Reserved CPUs and amounts that a pod may use although they are recorded as used.
-
-    `preferred` CPUs (a mask) are taken first. Each mask in `returned` and the `reusable` amounts count as
-    freed once. `limits`: what NUMA nodes give of the resources in it, whatever else is recorded.
-    Source: koordinator.md, "Available CPUs and the view", "Per-NUMA accounts", "Reservations".
-    """
-
-    preferred: int = 0
-    returned: tuple[int, ...] = ()
-    reusable: NumaAmounts = NOTHING
-    limits: NumaAmounts | None = None
-
-
-NO_CREDIT = ReservedCredit()
+OUT_OF_SCOPE = "pod has a nominated reservation but cannot be allocated within its NUMA scope"
+INCOMPATIBLE = "reservation NUMA scope is incompatible with the best topology hint"
+NO_MATCH = "node(s) no reservations match"
+PREFIX = "Reservation(s) "
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +51,25 @@ class Allocation:
     amounts: NumaAmounts = NOTHING
 
 
+@dataclass(frozen=True, slots=True)
+class ReservedCredit:
+    """Reserved CPUs and amounts that a pod may use although they are recorded as used.
+
+    `preferred` CPUs (a mask) are taken first. Each mask in `returned` and the `reusable_amounts`
+    count as freed once. `numa_limits`: what NUMA nodes give of the resources in it, whatever else is
+    recorded.
+    Source: koordinator.md, "Available CPUs and the view", "Per-NUMA accounts", "Reservations".
+    """
+
+    preferred: int = 0
+    returned: tuple[int, ...] = ()
+    reusable_amounts: NumaAmounts = NOTHING
+    numa_limits: NumaAmounts | None = None
+
+
+NO_CREDIT = ReservedCredit()
+
+
 class NumaAllocator:
     """An allocator for a pod on a host, with one view of what is free for all affinities that are tried."""
 
@@ -98,6 +78,11 @@ class NumaAllocator:
         self.demand = demand
         self._credit = credit
         self._use = host.use.without(credit.returned) if credit.returned else host.use
+
+    @property
+    def uses_reservations(self) -> bool:
+        """Whether CPUs or amounts are reserved for the pod."""
+        return self._credit is not NO_CREDIT
 
     @cached_property
     def free_cpus(self) -> int:
@@ -110,8 +95,8 @@ class NumaAllocator:
     @cached_property
     def available(self) -> dict[int, dict[str, int]]:
         """The amounts that NUMA nodes can give to the pod (koordinator.md, "Per-NUMA accounts")."""
-        used = numa_used(self.host, self._use, self._credit.reusable)
-        limits = self._credit.limits or NOTHING
+        used = numa_used(self.host, self._use, self._credit.reusable_amounts)
+        limits = self._credit.numa_limits or NOTHING
         limited = set().union(*limits.values())
         cpus, available = self.demand.cpus, {}
         for numa, capacity in self.host.capacity.items():
@@ -133,7 +118,7 @@ class NumaAllocator:
         }
 
     @cached_property
-    def known_requests(self) -> Amounts:
+    def known_requests(self) -> ResourceAmounts:
         """The requested amounts of resources that any NUMA node of the host reports, by name."""
         known = set().union(*self.available.values())
         return {
@@ -147,12 +132,12 @@ class NumaAllocator:
         """
         cpus = self.demand.cpus
         if cpus is not None and not self.host.layout.cpus:
-            raise PodRefused(INVALID_TOPOLOGY, status=RefusalClass.ERROR)
+            raise PodRefused(INVALID_TOPOLOGY, refusal_class=RefusalClass.ERROR, obstacle=NO_CPUS)
         shares = {} if affinity is None else self._split(affinity)
         if cpus is None:
             return Allocation(amounts=NumaAmounts(shares))
         if self.free_cpus.bit_count() < cpus.need:
-            raise PodRefused(NOT_ENOUGH_CPUS)
+            raise PodRefused(NOT_ENOUGH_CPUS, obstacle=NO_CPUS)
         wanted = [(cpus.need, self.free_cpus)]
         if shares:
             counts = self._counts({numa: amounts.get(CPU, 0) for numa, amounts in shares.items()})
@@ -163,7 +148,7 @@ class NumaAllocator:
             part = cpus._replace(need=need)
             taken |= take_cpus(host.layout, self._use, free, part, host.rules, preferred)
         if taken.bit_count() != cpus.need:
-            raise PodRefused(NOT_ENOUGH_CPUS)
+            raise PodRefused(NOT_ENOUGH_CPUS, obstacle=NO_CPUS)
         if cpus.strict:
             check_binding(self.host.layout, taken, cpus.bind)
         return Allocation(taken, NumaAmounts(shares) if shares else NOTHING)
@@ -183,7 +168,8 @@ class NumaAllocator:
             enough = sum(counts.values()) == cpus.need and sum(shares.values()) == self.known_requests[CPU]
             # Only a need for whole cores can fail although there are enough CPUs.
             needs_cores = cpus.strict and cpus.bind is BindPolicy.FULL_PCPUS
-            is_whole = not any(count % self.host.layout.threads for count in counts.values())
+            layout = self.host.layout
+            is_whole = not layout.is_uneven and not any(count % layout.threads for count in counts.values())
             if not enough or not needs_cores or (is_whole and not self._credit.preferred):
                 return enough
         try:
@@ -215,7 +201,7 @@ class NumaAllocator:
         }
 
     def _split(self, affinity: Sequence[int]) -> dict[int, dict[str, int]]:
-        """Return what each NUMA node gives of every requested resource."""
+        """Return the share of each NUMA node in every requested resource."""
         by_numa: dict[int, dict[str, int]] = {}
         missing = []
         for resource, amount in self.known_requests.items():
@@ -234,10 +220,16 @@ class NumaAllocator:
             return split_amount(amount, rooms, affinity)
         full = cpus.bind is BindPolicy.FULL_PCPUS
         core = MILLI * self.host.layout.threads
+        if full and self.host.layout.is_uneven:
+            whole = self.host.layout.whole_cores(self.free_cpus)
+            limits = {numa: rooms[numa] // MILLI for numa in affinity}
+            dealt = deal_differing_cores(self.host.layout, whole, amount // MILLI, limits)
+            if dealt:
+                return {numa: MILLI * dealt[numa] for numa in sorted(dealt)}
         if full and not cpus.strict and self.host.rules.isolation_first:
-            whole = self._share_whole_cores(amount, rooms, affinity, core)
-            if whole:
-                return whole
+            shares = self._share_whole_cores(amount, rooms, affinity, core)
+            if shares:
+                return shares
         if self.host.rules.distribution is not Distribution.PACKED:
             for grain in (core, MILLI) if full else (MILLI,):
                 dealt = deal_amount(amount, rooms, affinity, grain)
@@ -277,32 +269,20 @@ class NumaAllocator:
         return {numa: min(free.get(numa, 0), share // MILLI) for numa, share in milli.items()}
 
 
-# Designated allocations: another scheduler has already chosen them.
-
-
-def allocate_designated(host: HostState, demand: PodDemand, designated: Allocation) -> Allocation:
+def allocate_designated(host: HostState, demand: PodDemand, designated_allocation: Allocation) -> Allocation:
     """Return the designated CPUs, and the request split over the designated amounts.
 
     Raises PodRefused unless the pod would get exactly these CPUs and its request fits these amounts.
     Source: koordinator.md, "Designated allocation".
     """
-    given = replace(host, capacity=designated.amounts, held=NOTHING, cpu_ratio=FACE_VALUE)
-    affinity = tuple(designated.amounts) or None
-    allocation = NumaAllocator(given, demand, ReservedCredit(preferred=designated.cpus)).allocate(affinity)
-    if allocation.cpus != designated.cpus:
-        raise PodRefused(NOT_ENOUGH_CPUS)
+    given = replace(host, capacity=designated_allocation.amounts, held=NOTHING, cpu_ratio=FACE_VALUE)
+    affinity = tuple(designated_allocation.amounts) or None
+    allocation = NumaAllocator(given, demand, ReservedCredit(preferred=designated_allocation.cpus)).allocate(
+        affinity
+    )
+    if allocation.cpus != designated_allocation.cpus:
+        raise PodRefused(NOT_ENOUGH_CPUS, obstacle=NO_CPUS)
     return allocation
-
-
-# Reservations: CPUs and amounts held for future pods, and a pod that may use them.
-#
-# The share that a reservation gives to a pod reaches the allocator as `ReservedCredit`.
-
-
-OUT_OF_SCOPE = "pod has a nominated reservation but cannot be allocated within its NUMA scope"
-INCOMPATIBLE = "reservation NUMA scope is incompatible with the best topology hint"
-NO_MATCH = "node(s) no reservations match"
-PREFIX = "Reservation(s) "
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,30 +294,30 @@ class Reservation:
     """
 
     cpus: int = 0
-    remaining: NumaAmounts = NOTHING
-    total: NumaAmounts = NOTHING
+    remaining_amounts: NumaAmounts = NOTHING
+    total_amounts: NumaAmounts = NOTHING
     restricted: bool = False
     milli_cpus: int = 0
 
 
-def what_is_left(held: Holding, owners: Iterable[Holding]) -> Holding:
-    """Return what a reservation has left, from what it holds in total and what its owners took out of it.
+def what_is_left(holding: Holding, owner_holdings: Iterable[Holding]) -> Holding:
+    """Return the rest of a reservation: its holding less the holdings of its owners.
 
     Source: koordinator.md, "Reservations".
     """
-    owned = list(owners)
-    taken = summed(owner.amounts for owner in owned)
+    holdings = list(owner_holdings)
+    taken = summed(owner.amounts for owner in holdings)
     remaining = {
         numa: left
-        for numa, amounts in held.amounts.items()
+        for numa, amounts in holding.amounts.items()
         if (left := amounts_left(amounts, taken.get(numa, {})))
     }
-    cpus = held.cpus.difference(*(owner.cpus for owner in owned))
-    return replace(held, cpus=cpus, amounts=NumaAmounts(remaining))
+    cpus = holding.cpus.difference(*(owner.cpus for owner in holdings))
+    return replace(holding, cpus=cpus, amounts=NumaAmounts(remaining))
 
 
-def amounts_left(held: Amounts, taken: Amounts) -> dict[str, int]:
-    """Return what is left of amounts by name after others were taken, without used-up resources."""
+def amounts_left(held: ResourceAmounts, taken: ResourceAmounts) -> dict[str, int]:
+    """Return amounts by name less others, without used-up resources."""
     return {name: left for name, amount in held.items() if (left := amount - taken.get(name, 0)) > 0}
 
 
@@ -358,7 +338,7 @@ class HostReservations:
 NO_RESERVATIONS = HostReservations()
 
 
-class Found(NamedTuple):
+class FoundAllocation(NamedTuple):
     """An allocation that a pod would get, and the place of the matched reservation behind it, if any."""
 
     allocation: Allocation
@@ -368,6 +348,8 @@ class Found(NamedTuple):
 class ReservedPlacing:
     """The allocation of a pod on a host that holds reservations for it.
 
+    `explore` tries the matched reservations in turn, `nominate` takes from one of them, and `allocate` has
+    the last word. What a reservation gives to the pod reaches the allocator as `ReservedCredit`.
     Source: koordinator.md, "Reservations".
     """
 
@@ -377,39 +359,39 @@ class ReservedPlacing:
         self._host = host
         self._demand = demand
         self._reservations = reservations
-        self._on_free_capacity = NumaAllocator(host, demand)
-        # What sees everything as free that any matched reservation gives.
-        self._on_everything = self._allocator(reservations.matched) if reservations.matched else None
+        self._free_allocator = NumaAllocator(host, demand)
+        # It sees everything as free that any matched reservation gives.
+        self._widest_allocator = self._allocator(reservations.matched) if reservations.matched else None
         if reservations.required and len(reservations.matched) == 1 and reservations.matched[0].restricted:
-            self._on_everything = self._only_from(reservations.matched[0])
+            self._widest_allocator = self._only_from(reservations.matched[0])
 
     @property
     def widest_allocator(self) -> NumaAllocator:
         """The allocator that sees everything as free that the pod could use in any way."""
-        return self._on_everything or self._on_free_capacity
+        return self._widest_allocator or self._free_allocator
 
-    def explore(self, affinity: Sequence[int] | None) -> Found:
-        """Return what the pod gets from the first matched reservation that fits, else from free capacity.
+    def explore(self, affinity: Sequence[int] | None) -> FoundAllocation:
+        """Return an allocation out of the first matched reservation that fits, else of free capacity.
 
         Raises PodRefused.
         """
         reservations = self._reservations
         if reservations.ignored or not (reservations.matched or reservations.required):
-            return Found(self.widest_allocator.allocate(affinity))
+            return FoundAllocation(self.widest_allocator.allocate(affinity))
         refusals: dict[str, None] = {}
         for place in range(len(reservations.matched)):
             try:
-                return Found(self.nominate(place, affinity), place)
+                return FoundAllocation(self.nominate(place, affinity), place)
             except PodRefused as refused:
                 refusals.update(dict.fromkeys(refused.refusal.reasons))
         if reservations.required:
-            raise PodRefused(*refusals or (f"{PREFIX}{NO_MATCH}",))
-        return Found(self._on_free_capacity.allocate(affinity))
+            raise PodRefused(*refusals or (f"{PREFIX}{NO_MATCH}",), obstacle=NO_CPUS)
+        return FoundAllocation(self._free_allocator.allocate(affinity))
 
     def fits(self, affinity: Sequence[int]) -> bool:
         """Return whether `explore` would succeed."""
-        if self._on_everything is None and not self._reservations.required:
-            return self._on_free_capacity.fits(affinity)
+        if self._widest_allocator is None and not self._reservations.required:
+            return self._free_allocator.fits(affinity)
         try:
             self.explore(affinity)
         except PodRefused:
@@ -417,7 +399,7 @@ class ReservedPlacing:
         return True
 
     def allocate(self, affinity: Sequence[int] | None) -> Allocation:
-        """Return what the pod gets in the end: from the nominated reservation, or from free capacity.
+        """Return the final allocation of the pod: from the nominated reservation, or from free capacity.
 
         Raises PodRefused; a nominated reservation that cannot be used never leads to free capacity.
         """
@@ -425,16 +407,17 @@ class ReservedPlacing:
         if reservations.ignored or (reservations.nominated is None and reservations.required):
             return self.explore(affinity).allocation
         if reservations.nominated is None:
-            return self._on_free_capacity.allocate(affinity)
+            return self._free_allocator.allocate(affinity)
         try:
             return self.nominate(reservations.nominated, affinity)
         except PodRefused as refused:
             if reservations.required:
                 raise
-            raise PodRefused(OUT_OF_SCOPE, status=refused.refusal.status) from refused
+            refusal_class = refused.refusal.refusal_class
+            raise PodRefused(OUT_OF_SCOPE, refusal_class=refusal_class, obstacle=NO_CPUS) from refused
 
     def nominate(self, place: int, affinity: Sequence[int] | None) -> Allocation:
-        """Return what the pod gets out of one of the matched reservations.
+        """Return the allocation of the pod out of one of the matched reservations.
 
         Raises PodRefused if that reservation cannot be nominated.
         """
@@ -443,7 +426,7 @@ class ReservedPlacing:
             if not reservation.restricted:
                 return self._allocator((reservation,)).allocate(affinity)
             if cpus is not None and cpus.need > (reservation.cpus & ~self._host.unallocatable).bit_count():
-                raise PodRefused(NOT_ENOUGH_CPUS)
+                raise PodRefused(NOT_ENOUGH_CPUS, obstacle=NO_CPUS)
             return self._only_from(reservation).allocate(affinity)
         except PodRefused as refused:
             if self._reservations.required:
@@ -452,33 +435,65 @@ class ReservedPlacing:
                 reasons = (INCOMPATIBLE,)
             else:
                 raise
-            raise PodRefused(*reasons, status=refused.refusal.status) from refused
+            refusal_class = refused.refusal.refusal_class
+            raise PodRefused(*reasons, refusal_class=refusal_class, obstacle=NO_CPUS) from refused
 
     def _only_from(self, reservation: Reservation) -> NumaAllocator:
         """Return an allocator for what the reservation has left, whichever pods are recorded on its CPUs."""
-        host, remaining = self._host, reservation.remaining
+        host, remaining = self._host, reservation.remaining_amounts
         others = host.layout.cpus & ~reservation.cpus
-        # What remains of every resource that the reservation holds, 0 for used-up ones.
-        resources = set().union(*(reservation.total or remaining).values())
+        # The rest of every resource that the reservation holds, 0 for used-up ones.
+        resources = set().union(*(reservation.total_amounts or remaining).values())
         limits = {
             numa: {name: remaining.get(numa, {}).get(name, 0) for name in resources}
-            for numa in reservation.total.keys() | remaining.keys()
+            for numa in reservation.total_amounts.keys() | remaining.keys()
         }
         credit = ReservedCredit(
             preferred=reservation.cpus,
             returned=(reservation.cpus,) * len(host.use.counts),
-            limits=NumaAmounts(limits),
+            numa_limits=NumaAmounts(limits),
         )
         limited = replace(host, unallocatable=host.unallocatable | others)
         return NumaAllocator(limited, self._demand, credit)
 
-    def _allocator(self, opened: tuple[Reservation, ...]) -> NumaAllocator:
+    def _allocator(self, reservations: tuple[Reservation, ...]) -> NumaAllocator:
         preferred = 0
-        for reservation in opened:
+        for reservation in reservations:
             preferred |= reservation.cpus
         credit = ReservedCredit(
             preferred=preferred,
-            returned=tuple(reservation.cpus for reservation in opened if reservation.cpus),
-            reusable=summed(reservation.remaining for reservation in opened),
+            returned=tuple(reservation.cpus for reservation in reservations if reservation.cpus),
+            reusable_amounts=summed(reservation.remaining_amounts for reservation in reservations),
         )
         return NumaAllocator(self._host, self._demand, credit)
+
+
+def split_amount(
+    amount: int, rooms: Mapping[int, int], affinity: Sequence[int], grain: int = 1
+) -> dict[int, int]:
+    """Return the share of each NUMA node of an affinity: from the poorest on, equal parts of the rest.
+
+    Shares are multiples of `grain` unless there is less room. They add up to less than the amount if it does
+    not fit; `rooms` is what each NUMA node has left. Source: koordinator.md, "Splitting a request".
+    """
+    shares = {}
+    nodes = len(affinity)
+    for room, numa in sorted([(rooms.get(numa, 0), numa) for numa in affinity]):
+        share = min(room, amount // grain // nodes * grain)
+        nodes -= 1
+        if share:
+            shares[numa] = share
+            amount -= share
+    return shares
+
+
+def deal_amount(amount: int, rooms: Mapping[int, int], affinity: Sequence[int], grain: int) -> dict[int, int]:
+    """Deal an amount evenly over an ascending affinity in multiples of `grain`, remainders to the first.
+
+    Return nothing if the affinity has too little room for that. Source: koordinator.md, "DistributeEvenly".
+    """
+    units = [rooms.get(numa, 0) // grain for numa in affinity]
+    if amount % grain or sum(units) * grain < amount:
+        return {}
+    shares = even_shares(units, amount // grain)
+    return {numa: share * grain for numa, share in zip(affinity, shares, strict=True) if share}

@@ -128,11 +128,10 @@ def format_cpu_list(cpus: Iterable[int]) -> str:
 
 # The logical CPUs of a host.
 
-
 CoreId = tuple[int, int]
 """A physical core: (socket, core), because core numbers may repeat from socket to socket."""
 
-_Place = TypeVar("_Place", int, CoreId)
+_GroupKey = TypeVar("_GroupKey", int, CoreId)
 
 
 class LogicalCpu(NamedTuple):
@@ -153,19 +152,21 @@ class LogicalCpu(NamedTuple):
 class CpuTopology:
     """The logical CPUs of a host in ascending order of id; no rows means that nothing is known.
 
-    Expects rows without inconsistencies (`find_inconsistencies`).
+    `per_core`: a core is whole with the CPUs that it has. Otherwise one average counts for all cores.
+    Expects rows without inconsistencies (`find_inconsistencies`). Source: koordinator.md, "Derived numbers".
     """
 
-    rows: tuple[LogicalCpu, ...] = ()
+    logical_cpus: tuple[LogicalCpu, ...] = ()
+    per_core: bool = False
 
     def __post_init__(self) -> None:
         # Two reports of the same host must be equal however their rows were ordered.
-        object.__setattr__(self, "rows", tuple(sorted(self.rows)))
+        object.__setattr__(self, "logical_cpus", tuple(sorted(self.logical_cpus)))
 
     @cached_property
     def by_cpu(self) -> Mapping[int, LogicalCpu]:
         """The row of each logical CPU id, ascending."""
-        return {row.cpu: row for row in self.rows}
+        return {row.cpu: row for row in self.logical_cpus}
 
     @cached_property
     def cpus(self) -> CpuSet:
@@ -175,40 +176,69 @@ class CpuTopology:
     @cached_property
     def cores(self) -> Mapping[CoreId, tuple[int, ...]]:
         """The ascending logical CPU ids of each physical core, cores ascending by (socket, core)."""
-        return _grouped(self.rows, lambda row: row.core_id)
+        return _grouped(self.logical_cpus, lambda row: row.core_id)
 
     @cached_property
     def numa_nodes(self) -> Mapping[int, tuple[int, ...]]:
         """The ascending logical CPU ids of each NUMA node that has CPUs, NUMA ids ascending."""
-        return _grouped(self.rows, lambda row: row.numa)
+        return _grouped(self.logical_cpus, lambda row: row.numa)
+
+    @cached_property
+    def joined_sockets(self) -> Mapping[int, int]:
+        """The socket as which each reported socket counts: sockets with a common NUMA node are one.
+
+        That is the lowest of them. Source: koordinator.md, "CPU topology".
+        """
+        joined = {row.socket: row.socket for row in self.logical_cpus}
+        reported: dict[int, set[int]] = defaultdict(set)
+        for row in self.logical_cpus:
+            reported[row.numa].add(row.socket)
+        for sockets in reported.values():
+            ids = {joined[socket] for socket in sockets}
+            if len(ids) > 1:
+                joined = {socket: min(ids) if at in ids else at for socket, at in joined.items()}
+        return joined
+
+    @cached_property
+    def socket_of_numa(self) -> Mapping[int, int]:
+        """The socket of each NUMA node."""
+        return {row.numa: self.joined_sockets[row.socket] for row in self.logical_cpus}
 
     @cached_property
     def sockets(self) -> Mapping[int, tuple[int, ...]]:
         """The ascending logical CPU ids of each socket, socket ids ascending."""
-        return _grouped(self.rows, lambda row: row.socket)
+        return _grouped(self.logical_cpus, lambda row: self.joined_sockets[row.socket])
 
     @cached_property
     def places(self) -> tuple[tuple[int, int, CpuSet], ...]:
         """The socket, the id and the logical CPU ids of each NUMA node that has CPUs, ascending."""
-        socket_of = {row.numa: row.socket for row in self.rows}
+        socket_of = self.socket_of_numa
         found = ((socket_of[numa], numa, frozenset(cpus)) for numa, cpus in self.numa_nodes.items())
         return tuple(sorted(found, key=lambda place: place[:2]))
 
     @property
-    def threads_per_core(self) -> int:
-        """CPUs // cores over the whole host, 0 when there are none; an offline sibling lowers it.
+    def is_uneven(self) -> bool:
+        """Whether some cores have more CPUs than others."""
+        return len({len(threads) for threads in self.cores.values()}) > 1
 
-        Source: koordinator.md, "Derived numbers".
+    @property
+    def threads_per_core(self) -> int:
+        """How many CPUs a core has, 0 when there are none.
+
+        That is CPUs // cores, which an offline sibling lowers. Counted per core it is the number of the
+        largest core. Source: koordinator.md, "Derived numbers".
         """
-        return len(self.rows) // len(self.cores) if self.cores else 0
+        if self.per_core:
+            return max(map(len, self.cores.values()), default=0)
+        return len(self.logical_cpus) // len(self.cores) if self.cores else 0
 
 
 def _grouped(
-    rows: Iterable[LogicalCpu], place: Callable[[LogicalCpu], _Place]
-) -> Mapping[_Place, tuple[int, ...]]:
-    groups: dict[_Place, list[int]] = defaultdict(list)
-    for row in rows:
-        groups[place(row)].append(row.cpu)
+    logical_cpus: Iterable[LogicalCpu], place: Callable[[LogicalCpu], _GroupKey]
+) -> Mapping[_GroupKey, tuple[int, ...]]:
+    groups: dict[_GroupKey, list[int]] = defaultdict(list)
+    for logical_cpu in logical_cpus:
+        groups[place(logical_cpu)].append(logical_cpu.cpu)
     return {key: tuple(groups[key]) for key in sorted(groups)}
 
 
@@ -216,29 +246,33 @@ class CpuLayout:
     """The cores, NUMA nodes and sockets of a host as masks of CPU ids; equal topologies share one.
 
     `cores` are ascending by (socket, core), `numa_nodes` and `sockets` by id. `threads`, `numa_size` and
-    `socket_size` are averages over the whole host, rounded down. Source: koordinator.md, "Derived numbers".
+    `socket_size` are averages over the whole host, rounded down; `threads` of the largest core where CPUs
+    are counted per core. `is_uneven`: they are, and cores differ. Source: koordinator.md, "Derived numbers".
     """
 
     def __init__(self, topology: CpuTopology) -> None:
         self.topology = topology
         self.cpus = mask_of(topology.cpus)
         self.threads = topology.threads_per_core
+        self.is_uneven = topology.per_core and topology.is_uneven
         self.cores = tuple(mask_of(cpus) for cpus in topology.cores.values())
         self.numa_nodes = {numa: mask_of(cpus) for numa, cpus in topology.numa_nodes.items()}
         self.sockets = {socket: mask_of(cpus) for socket, cpus in topology.sockets.items()}
-        self.numa_size = len(topology.rows) // max(1, len(self.numa_nodes))
-        self.socket_size = len(topology.rows) // max(1, len(self.sockets))
+        self.numa_size = len(topology.logical_cpus) // max(1, len(self.numa_nodes))
+        self.socket_size = len(topology.logical_cpus) // max(1, len(self.sockets))
 
-    @cached_property
+    @property
     def socket_of_numa(self) -> Mapping[int, int]:
         """The socket of each NUMA node."""
-        return {row.numa: row.socket for row in self.topology.rows}
+        return self.topology.socket_of_numa
 
     @cached_property
     def core_places(self) -> tuple[tuple[int, int, int], ...]:
         """The mask, NUMA node and socket of each core, in the order of `cores`."""
-        rows = (self.topology.by_cpu[cpus[0]] for cpus in self.topology.cores.values())
-        return tuple((mask, row.numa, row.socket) for mask, row in zip(self.cores, rows, strict=True))
+        numa_ids = (self.topology.by_cpu[cpus[0]].numa for cpus in self.topology.cores.values())
+        return tuple(
+            (mask, numa, self.socket_of_numa[numa]) for mask, numa in zip(self.cores, numa_ids, strict=True)
+        )
 
     @cached_property
     def cores_of_numa(self) -> Mapping[int, tuple[int, ...]]:
@@ -249,6 +283,15 @@ class CpuLayout:
         }
 
     @cached_property
+    def shape_of_numa(self) -> Mapping[int, tuple[int, ...]]:
+        """The core of each CPU of a NUMA node, CPUs ascending; the cores of the NUMA node count from 0."""
+        shapes = {}
+        for numa, cores in self.cores_of_numa.items():
+            place_of = {cpu: place for place, core in enumerate(cores) for cpu in members_of(core)}
+            shapes[numa] = tuple(place_of[cpu] for cpu in sorted(place_of))
+        return shapes
+
+    @cached_property
     def cores_of_socket(self) -> Mapping[int, tuple[int, ...]]:
         """The cores of each socket, in core order."""
         return {
@@ -257,13 +300,29 @@ class CpuLayout:
         }
 
     def whole_cores(self, free: int) -> int:
-        """Return the CPUs of `free` on cores that have exactly `threads` of them."""
+        """Return the CPUs of `free` on cores with `threads` of them free; if uneven, all they have."""
         threads, whole = self.threads, 0
         for core in self.cores:
             rest = free & core
-            if rest.bit_count() == threads:
+            if rest == core if self.is_uneven else rest.bit_count() == threads:
                 whole |= rest
         return whole
+
+    def fills_cores(self, cpus: int) -> bool:
+        """Return whether these are all CPUs of the cores that they touch."""
+        if self.is_uneven:
+            return self.cores_touching(cpus) == cpus
+        return sum(1 for core in self.cores if core & cpus) * self.threads == cpus.bit_count()
+
+    def can_be_whole(self, count: int) -> bool:
+        """Return whether whole cores can have that many CPUs together, on a host that is large enough."""
+        if not self.is_uneven:
+            return not count % self.threads
+        return count > len(self.topology.logical_cpus) or bool(self._sums >> count & 1)
+
+    @cached_property
+    def _sums(self) -> int:
+        return sums_of(core.bit_count() for core in self.cores)
 
     def lowest_threads(self, free: int) -> int:
         """Return the lowest CPU of `free` on each core."""
@@ -290,6 +349,14 @@ class CpuLayout:
         return numa_ids
 
 
+def sums_of(sizes: Iterable[int]) -> int:
+    """Return the sums that some of these positive numbers can have, as a mask; 0 is always one."""
+    sums = 1
+    for size in sizes:
+        sums |= sums << size
+    return sums
+
+
 def _union_touching(places: Iterable[int], cpus: int) -> int:
     touched = 0
     if cpus:
@@ -305,9 +372,6 @@ def layout_of(topology: CpuTopology) -> CpuLayout:
     return CpuLayout(topology)
 
 
-# Checks of reported CPU topologies.
-
-
 MAX_ID = 4096
 MAX_NUMA_NODES = 64
 
@@ -320,38 +384,35 @@ class Inconsistency(NamedTuple):
     text: str
 
 
-def find_inconsistencies(rows: Sequence[LogicalCpu]) -> list[Inconsistency]:
+def find_inconsistencies(logical_cpus: Sequence[LogicalCpu]) -> list[Inconsistency]:
     """Return all inconsistencies in rows of any four integers, in the order of the rows.
 
-    These are: negative ids, ids above 4096, a CPU named twice, a core in two NUMA nodes, a NUMA node in two
-    sockets, more than 64 NUMA nodes. Source: koordinator.md, "CPU topology".
+    These are: negative ids, ids above 4096, a CPU named twice, a core in two NUMA nodes, more than 64 NUMA
+    nodes. Source: koordinator.md, "CPU topology".
     """
-    return sorted(_inconsistencies(rows))
+    return sorted(_inconsistencies(logical_cpus))
 
 
-def _inconsistencies(rows: Sequence[LogicalCpu]) -> Iterator[Inconsistency]:
+def _inconsistencies(logical_cpus: Sequence[LogicalCpu]) -> Iterator[Inconsistency]:
     cpus: set[int] = set()
     numa_of_core: dict[tuple[int, int], int] = {}
-    socket_of_numa: dict[int, int] = {}
-    for position, row in enumerate(rows):
-        for field, value in row._asdict().items():
+    numa_nodes: set[int] = set()
+    for position, logical_cpu in enumerate(logical_cpus):
+        for field, value in logical_cpu._asdict().items():
             if value < 0:
                 yield Inconsistency(position, field, f"{value} is negative")
             elif value > MAX_ID:
                 yield Inconsistency(position, field, f"{value} is above {MAX_ID}")
-        if row.cpu in cpus:
-            yield Inconsistency(position, "cpu", f"CPU {row.cpu} is listed twice")
-        cpus.add(row.cpu)
-        numa = numa_of_core.setdefault(row.core_id, row.numa)
-        if numa != row.numa:
-            core = f"core {row.core} of socket {row.socket}"
-            yield Inconsistency(position, "numa", f"{core} lies in NUMA nodes {numa} and {row.numa}")
-        if row.numa not in socket_of_numa and len(socket_of_numa) == MAX_NUMA_NODES:
+        if logical_cpu.cpu in cpus:
+            yield Inconsistency(position, "cpu", f"CPU {logical_cpu.cpu} is listed twice")
+        cpus.add(logical_cpu.cpu)
+        numa = numa_of_core.setdefault(logical_cpu.core_id, logical_cpu.numa)
+        if numa != logical_cpu.numa:
+            core = f"core {logical_cpu.core} of socket {logical_cpu.socket}"
+            yield Inconsistency(position, "numa", f"{core} lies in NUMA nodes {numa} and {logical_cpu.numa}")
+        if logical_cpu.numa not in numa_nodes and len(numa_nodes) == MAX_NUMA_NODES:
             yield Inconsistency(position, "numa", f"there are more than {MAX_NUMA_NODES} NUMA nodes")
-        socket = socket_of_numa.setdefault(row.numa, row.socket)
-        if socket != row.socket:
-            places = f"sockets {socket} and {row.socket}"
-            yield Inconsistency(position, "socket", f"NUMA node {row.numa} lies in {places}")
+        numa_nodes.add(logical_cpu.numa)
 
 
 # The pools of CPUs for pods that have no CPUs of their own.
@@ -366,7 +427,9 @@ class SharedPool:
     cpus: CpuSet
 
 
-def shared_pools(topology: CpuTopology, exclusive: CpuSet, withheld: CpuSet) -> tuple[SharedPool, ...]:
+def shared_pools(
+    topology: CpuTopology, exclusive_cpus: CpuSet, withheld_cpus: CpuSet
+) -> tuple[SharedPool, ...]:
     """Return the pools of a host by socket and NUMA node, without exclusive and withheld CPUs.
 
     Exclusive are kubelet-managed CPUs and the CPUs of pods: for the LS pools of every pod with a list of its
@@ -374,10 +437,10 @@ def shared_pools(topology: CpuTopology, exclusive: CpuSet, withheld: CpuSet) -> 
     NUMA nodes that are wholly exclusive have no pool; the others have one, even if it is empty.
     Source: koordinator.md, "Pools".
     """
-    pools = (SharedPool(socket, numa, cpus - exclusive) for socket, numa, cpus in topology.places)
-    return trimmed((pool for pool in pools if pool.cpus), withheld)
+    pools = (SharedPool(socket, numa, cpus - exclusive_cpus) for socket, numa, cpus in topology.places)
+    return trimmed((pool for pool in pools if pool.cpus), withheld_cpus)
 
 
-def trimmed(pools: Iterable[SharedPool], withheld: CpuSet) -> tuple[SharedPool, ...]:
+def trimmed(pools: Iterable[SharedPool], withheld_cpus: CpuSet) -> tuple[SharedPool, ...]:
     """Return pools without these CPUs. Source: koordinator.md, "Pools"."""
-    return tuple(SharedPool(pool.socket, pool.numa, pool.cpus - withheld) for pool in pools)
+    return tuple(SharedPool(pool.socket, pool.numa, pool.cpus - withheld_cpus) for pool in pools)

@@ -1,4 +1,4 @@
-"""What a pod demands of a host, and the state of a host on which the choice of CPUs depends."""
+"""The demand of a pod on a host, and the state of a host that decides about CPUs."""
 
 from __future__ import annotations
 
@@ -15,21 +15,19 @@ from placement.engine.domain.errors import Conflict
 from placement.engine.domain.explanation import ConditionKind, Obstacle
 from placement.engine.domain.units import LARGEST_AMOUNT
 from placement.engine.numa.cpus import CpuLayout, CpuSet, mask_of
-from placement.engine.scoring.order import Order, sum_scorer
-
-# Amounts per NUMA node, and their costs on hosts that advertise more CPU than they have.
-
+from placement.engine.scoring.host_scores import sum_scorer
+from placement.engine.scoring.order import Order
 
 CPU = "cpu"
 MILLI = 1000
 
-Amounts = Mapping[str, int]
+ResourceAmounts = Mapping[str, int]
 """Amounts by Kubernetes resource name: millicores of `cpu`, whole bytes or pieces of everything else."""
 
-AmountsByNuma = Mapping[int, Amounts]
+AmountsByNuma = Mapping[int, ResourceAmounts]
 
 
-class NumaAmounts(dict[int, Amounts]):
+class NumaAmounts(dict[int, ResourceAmounts]):
     """Amounts by NUMA id, ascending. It never changes, so that it can be part of a key."""
 
     __slots__ = ("_hash",)
@@ -171,12 +169,11 @@ class PickRules(NamedTuple):
 class PodDemand:
     """A pod's demand on a host: amounts as the pod states them and, for a bound pod, CPUs of its own."""
 
-    amounts: Amounts
+    amounts: ResourceAmounts
     cpus: CpuDemand | None = None
 
 
 # Reasons why a host cannot take a pod.
-
 
 NOT_ENOUGH_CPUS = "not enough cpus available to satisfy request"
 INVALID_TOPOLOGY = "node(s) invalid CPU Topology"
@@ -197,12 +194,12 @@ NO_CPUS, UNALIGNED = Obstacle(ConditionKind.CPUS), Obstacle(ConditionKind.NUMA)
 class Refusal:
     """The reasons in the words of the scheduler, at least one, and their class (koordinator.md, "Filter").
 
-    `obstacle` is the condition that the host failed; by default CPUs.
+    `obstacle` is the condition that the host failed.
     """
 
     reasons: tuple[str, ...]
-    status: RefusalClass = RefusalClass.UNSCHEDULABLE
-    obstacle: Obstacle = NO_CPUS
+    refusal_class: RefusalClass = RefusalClass.UNSCHEDULABLE
+    obstacle: Obstacle = field(kw_only=True)
 
 
 class PodRefused(Conflict):
@@ -211,11 +208,11 @@ class PodRefused(Conflict):
     def __init__(
         self,
         *reasons: str,
-        status: RefusalClass = RefusalClass.UNSCHEDULABLE,
+        refusal_class: RefusalClass = RefusalClass.UNSCHEDULABLE,
         obstacle: Obstacle = NO_CPUS,
     ) -> None:
         super().__init__("; ".join(reasons))
-        self.refusal = Refusal(reasons, status, obstacle)
+        self.refusal = Refusal(reasons, refusal_class, obstacle=obstacle)
 
 
 # The holdings of pods on a host, and how often each CPU is held.
@@ -315,7 +312,7 @@ class GroupedCpus(NamedTuple):
 
 @dataclass(frozen=True)
 class HostLedger:
-    """The holdings of a host by pod, in the order in which they were recorded; never changed in place.
+    """The holdings of a host by pod, in the order of recording; never changed in place.
 
     CPUs may overlap. CPUs that the host does not know count as soon as its topology has them.
     Source: koordinator.md, "Sharing", "Recovery from pods".
@@ -336,7 +333,7 @@ class HostLedger:
         return use
 
     def amounts(self) -> NumaAmounts:
-        """Return what the pods hold on each NUMA node."""
+        """Return the amounts that pods hold on each NUMA node."""
         return summed([holding.amounts for holding in self.holdings.values()])
 
     def numa_neighbours(self, layout: CpuLayout) -> NumaNeighbours:
@@ -382,12 +379,12 @@ DEFAULT_RULES = PickRules()
 class HostState:
     """The state that the choice of CPUs and NUMA nodes depends on, without names: like hosts are equal.
 
-    A layout without CPUs is one of which none are known: no pod can be bound there. `capacity` is what NUMA
+    A layout without CPUs means that none are known: no pod can be bound there. `capacity` is what NUMA
     nodes have, multiplied by the amplification ratios; its keys are the NUMA nodes of the host. `held` is
     what recorded pods hold there. `unallocatable` are CPUs that no pod may get, `pool` the ones that unbound
-    pods may run on while no pod is bound (masks). `cpu_ratio` is the cost of a bound CPU. `groups`: the CPUs
-    barred to further pods of exclusivity groups. Answers about a host can be cached by its state: the hash is
-    computed once, and comparing a state with itself is free, so keep one object for equal hosts.
+    pods may run on while no pod is bound (masks). `cpu_ratio` is the cost of a bound CPU. `grouped_cpus`: the
+    CPUs barred to further pods of exclusivity groups. Answers about a host can be cached by its state: the
+    hash is computed once, and comparing a state with itself is free, so keep one object for equal hosts.
     """
 
     layout: CpuLayout
@@ -399,12 +396,12 @@ class HostState:
     pool: int = 0
     cpu_ratio: Fraction = FACE_VALUE
     rules: PickRules = DEFAULT_RULES
-    groups: tuple[GroupedCpus, ...] = ()
+    grouped_cpus: tuple[GroupedCpus, ...] = ()
 
     @cached_property
     def _hash(self) -> int:
         parts = (self.layout, self.use, self.capacity, self.held, self.neighbours, self.rules)
-        return hash((*parts, self.unallocatable, self.pool, self.cpu_ratio, self.groups))
+        return hash((*parts, self.unallocatable, self.pool, self.cpu_ratio, self.grouped_cpus))
 
     def __hash__(self) -> int:
         return self._hash
@@ -421,7 +418,7 @@ class HostState:
 
         Source: koordinator.md, "Exclusivity groups".
         """
-        for name, on_cores, on_numa_nodes in self.groups:
+        for name, on_cores, on_numa_nodes in self.grouped_cpus:
             if name == group:
                 return on_numa_nodes if level is ExclusiveLevel.NUMA_NODE_LEVEL else on_cores
         return 0
@@ -459,8 +456,8 @@ def numa_used(host: HostState, use: CpuUse, reusable: AmountsByNuma) -> dict[int
 class HostTotals:
     """The totals of a host: what it can give, amplified, and what all its pods have requested."""
 
-    allocatable: Amounts
-    requested: Amounts
+    allocatable: ResourceAmounts
+    requested: ResourceAmounts
 
     @cached_property
     def _hash(self) -> int:
@@ -510,19 +507,18 @@ def score_on_numa_nodes(host: HostState, demand: PodDemand, scoring: Order, numa
     return sum_scorer(scoring, demand_costs(host, demand))(requested, capacity)
 
 
-def demand_costs(host: HostState, demand: PodDemand) -> Amounts:
+def demand_costs(host: HostState, demand: PodDemand) -> ResourceAmounts:
     """Return the cost of a pod on a host, where CPUs of its own are multiplied by the ratio."""
     if demand.cpus is None or CPU not in demand.amounts or host.cpu_ratio == FACE_VALUE:
         return demand.amounts
     return {**demand.amounts, CPU: bound_cost(demand.amounts[CPU], host.cpu_ratio)}
 
 
-def _sum(parts: list[Amounts]) -> dict[str, int]:
+def _sum(parts: list[ResourceAmounts]) -> dict[str, int]:
     return {name: sum(part.get(name, 0) for part in parts) for part in parts for name in part}
 
 
 # The distance of the CPUs of a pod from its preferences.
-
 
 MISSED = 2
 """The cost of a policy that is not met at all."""
@@ -565,8 +561,12 @@ def clean_cpus(host: HostState, level: ExclusiveLevel) -> list[tuple[int, int]]:
 
 
 def _is_bound(host: HostState, cpus: int, bind: BindPolicy) -> bool:
-    cores = sum(1 for core in host.layout.cores if core & cpus)
+    layout = host.layout
+    touched = [core for core in layout.cores if core & cpus]
     if bind is BindPolicy.SPREAD_BY_PCPUS:
-        return cores == cpus.bit_count()
-    fewest = -(-cpus.bit_count() // host.layout.threads)
-    return cores <= fewest and not cpus & ~host.layout.whole_cores(host.free_cpus(host.use))
+        return len(touched) == cpus.bit_count()
+    if layout.is_uneven:
+        are_few = sum(1 for core in touched if core & ~cpus) <= 1
+    else:
+        are_few = len(touched) <= -(-cpus.bit_count() // layout.threads)
+    return are_few and not cpus & ~layout.whole_cores(host.free_cpus(host.use))

@@ -1,5 +1,5 @@
-"""A query on the forest: filter, anchor, combine, enumerate, order, explain, count.
+"""A query on the forest: filter, viable roots, equivalence, combine, enumerate, answer.
 
-Pure: a snapshot and a query in, candidates out. Promises tested in tests/unit/engine/search, most of them
-against a naive enumerator.
+Beside these stages it orders, explains and counts. Pure: a snapshot and a query in, candidates out. Promises
+tested in tests/unit/engine/search, most of them against a naive enumerator.
 """

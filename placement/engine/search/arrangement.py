@@ -9,12 +9,10 @@ good one, not always the best.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
-from placement.engine.domain.groups import SplitRule
 from placement.engine.search.budget import Budget
-from placement.engine.search.distribution import FEWEST_SIBLINGS
-from placement.engine.search.problem import Problem, Split, Splitting, bits, can_match, union
+from placement.engine.search.packing import can_match
+from placement.engine.search.problem import Problem, bits, union
 
 NO_POSITION = -1
 # Missing amounts of different classes are compared as shares of what is asked, in units of 1 / _WHOLE.
@@ -36,7 +34,7 @@ class Arrangement:
     ) -> None:
         """Place the slots; options of `problem` are positions that could serve, apart from amounts.
 
-        Per class, `demands` has what each slot asks for (0: nothing), `free` what each position has. Whole
+        Per class, `demands` has the amount of each slot (0: none), `free` the amount of each position. Whole
         subtrees are settled first, then slot by slot, the slots with the least choice first. Raises
         SearchEnded.
         """
@@ -45,7 +43,7 @@ class Arrangement:
         self._problem = problem
         self._budget = budget
         self._demands = demands
-        self._rooms = [list(amounts) for amounts in free]
+        self._free = [list(amounts) for amounts in free]
         self._domains = list(problem.options)
         # The widest constraints first: narrower ones choose among what these leave.
         for constraint in sorted(problem.subtrees, key=int.bit_count, reverse=True):
@@ -73,25 +71,25 @@ class Arrangement:
         return sum(not self._gap(slots[0], position) for position in bits(self._domains[slots[0]]))
 
     def _gap(self, slot: int, position: int) -> int:
-        """Return how much the position lacks for the slot beside what it serves, as shares of the demand."""
+        """Return the lack of the position for one more slot, as shares of the demand."""
         gap = 0
-        for demand, room in zip(self._demands, self._rooms, strict=True):
+        for demand, free in zip(self._demands, self._free, strict=True):
             wanted = demand[slot]
-            if wanted and wanted > room[position]:
-                gap += (wanted - max(room[position], 0)) * _WHOLE // wanted
+            if wanted and wanted > free[position]:
+                gap += (wanted - max(free[position], 0)) * _WHOLE // wanted
         return gap
 
     def _place(self, slot: int) -> None:
         """Place the slot where it lacks the least and, among such positions, where the least is left over."""
-        classes = zip(self._demands, self._rooms, strict=True)
-        asked = [(demand[slot], room) for demand, room in classes if demand[slot]]
+        classes = zip(self._demands, self._free, strict=True)
+        asked = [(demand[slot], free) for demand, free in classes if demand[slot]]
         best: tuple[int, int, int] | None = None
         for position in bits(self._domains[slot]):
             self._budget.spend()
             gap = self._gap(slot, position)
             if best is not None and gap > best[0]:
                 continue
-            left = sum(room[position] - wanted for wanted, room in asked)
+            left = sum(free[position] - wanted for wanted, free in asked)
             found = (gap, left, position)
             if (best is None or found < best) and self._others_find_some(slot, position):
                 best = found
@@ -119,8 +117,8 @@ class Arrangement:
         problem = self._problem
         self.positions[slot] = position
         self._domains[slot] = 1 << position
-        for demand, room in zip(self._demands, self._rooms, strict=True):
-            room[position] -= demand[slot]
+        for demand, free in zip(self._demands, self._free, strict=True):
+            free[position] -= demand[slot]
         banned = problem.exclusive[position] if problem.exclusive else 0
         for other in self._open(range(len(self._domains))):
             if problem.isolated >> slot & problem.isolated >> other & 1:
@@ -134,10 +132,7 @@ class Arrangement:
         tops = list(bits(union(self._domains[slot] for slot in members)))
         if not tops:
             return
-        served = [sum(self._domains[slot] & below[top] != 0 for slot in members) for top in tops]
-        most = max(served)
-        fullest = [top for top, number in zip(tops, served, strict=True) if number == most]
-        _, top = min((self._gap_below(members, top), top) for top in fullest)
+        top = self._best_top(members, tops)
         if all(self.positions[slot] != top for slot in members):
             able = [slot for slot in self._open(members) if self._domains[slot] >> top & 1]
             if able:
@@ -147,109 +142,40 @@ class Arrangement:
             position = self.positions[slot]
             if position != NO_POSITION and not below[top] >> position & 1:
                 # Another constraint holds the slot somewhere else: no place serves both.
-                for demand, room in zip(self._demands, self._rooms, strict=True):
-                    room[position] += demand[slot]
-                self.positions[slot] = NO_POSITION
-                self._domains[slot] = 0
+                self._give_up(slot, position)
         for slot in self._open(members):
             self._domains[slot] &= below[top]
             self.tops[slot] = top
 
+    def _best_top(self, members: Sequence[int], tops: Sequence[int]) -> int:
+        """Return the ancestor that most of the slots can be below and, among these, with the least gap."""
+        below = self._problem.below
+        served = [sum(self._domains[slot] & below[top] != 0 for slot in members) for top in tops]
+        most = max(served)
+        fullest = [top for top, number in zip(tops, served, strict=True) if number == most]
+        _, best = min((self._gap_below(members, top), top) for top in fullest)
+        return best
+
+    def _give_up(self, slot: int, position: int) -> None:
+        """Take a slot from its position for good."""
+        for demand, free in zip(self._demands, self._free, strict=True):
+            free[position] += demand[slot]
+        self.positions[slot] = NO_POSITION
+        self._domains[slot] = 0
+
     def _gap_below(self, members: Sequence[int], top: int) -> int:
-        """Return what the slots lack below a position: each where it lacks the least, and all in sum."""
+        """Return the lack of the slots below a position: of each at its best position, and of all in sum."""
         under = self._problem.below[top]
         total = 0
         for slots in self._alike(members):
             self._budget.spend()
             reach = bits(self._domains[slots[0]] & under)
             total += len(slots) * min((self._gap(slots[0], position) for position in reach), default=0)
-        for demand, room in zip(self._demands, self._rooms, strict=True):
+        for demand, free in zip(self._demands, self._free, strict=True):
             asking = [slot for slot in self._open(members) if demand[slot]]
             wanted = sum(demand[slot] for slot in asking)
             places = union(self._domains[slot] & under for slot in asking)
-            free = sum(max(room[position], 0) for position in bits(places))
-            if wanted > free:
-                total += (wanted - free) * _WHOLE // wanted
+            available = sum(max(free[position], 0) for position in bits(places))
+            if wanted > available:
+                total += (wanted - available) * _WHOLE // wanted
         return total
-
-
-# What the subtrees of one tree lack for amounts that groups split, and where splitting would help.
-
-
-# Further subtrees of one tree are not reported one by one.
-_MOST_SUBTREES = 8
-
-
-class Lack(NamedTuple):
-    """An amount that slots want of a class, and what the subtree of `top` (None: the tree) can give."""
-
-    slots: tuple[int, ...]
-    top: int | None
-    wanted: int
-    free: int
-
-
-def lacks(problem: Problem, splitting: Splitting) -> Iterator[Lack]:
-    """Yield the subtrees in which an amount could be split, if all have too little; the fullest first.
-
-    The sum of several amounts that want the same subtrees is reported only if each alone would find enough.
-    """
-    alone = [lack for split in splitting.splits for lack in _in_subtrees(problem, splitting, [split])]
-    yield from alone
-    if alone:
-        return
-    together: dict[object, list[Split]] = {}
-    for split in splitting.splits:
-        together.setdefault((split.supply, split.tops, split.options), []).append(split)
-    for splits in together.values():
-        yield from _in_subtrees(problem, splitting, splits)
-
-
-def tops_of(problem: Problem, splitting: Splitting) -> Iterator[tuple[Lack, Sequence[int]]]:
-    """Yield what each subtree can give of a split amount, and the slots that its top would have to serve.
-
-    This is for trees where one subtree has enough of it and another one has what else the group asks for.
-    """
-    for split in splitting.splits:
-        slots = list(bits(min(split.tops, key=int.bit_count))) if split.tops else []
-        for top, reach in _subtrees(problem, splitting, split):
-            given = _given(splitting, split, reach, several=False)
-            yield Lack((split.slot,), top, split.amount, given), slots
-
-
-def _in_subtrees(problem: Problem, splitting: Splitting, splits: Sequence[Split]) -> list[Lack]:
-    slots, wanted = tuple(split.slot for split in splits), sum(split.amount for split in splits)
-    subtrees = list(_subtrees(problem, splitting, splits[0]))
-    found = [
-        Lack(slots, top, wanted, _given(splitting, splits[0], reach, several=len(splits) > 1))
-        for top, reach in subtrees
-    ]
-    if not found:
-        return [Lack(slots, None, wanted, 0)]
-    if any(lack.free >= wanted for lack in found):
-        return []
-    return sorted(found, key=lambda lack: -lack.free)[:_MOST_SUBTREES]
-
-
-def _subtrees(problem: Problem, splitting: Splitting, split: Split) -> Iterator[tuple[int | None, int]]:
-    """Yield (top, positions that could give parts below it) for each possible top; None: the whole tree."""
-    if not split.tops:
-        yield None, split.options
-        return
-    # The narrowest rule decides: the smallest set of slots that must be below one of them.
-    narrowest = min(split.tops, key=int.bit_count)
-    for top in bits(union(problem.options[slot] for slot in bits(narrowest))):
-        reach = split.options & splitting.below[top]
-        if reach:
-            yield top, reach
-
-
-def _given(splitting: Splitting, split: Split, reach: int, *, several: bool) -> int:
-    """Return how much the positions can give under the rule; for several amounts, all that is left there."""
-    supply = splitting.supplies[split.supply]
-    if several or split.rule in (SplitRule.PACK, SplitRule.SPREAD):
-        return sum(max(supply.room[position], 0) for position in bits(reach))
-    whole = [supply.whole[position] for position in bits(reach)]
-    if split.rule is SplitRule.ISOLATE:
-        return sum(amount > 0 for amount in whole)
-    return sum(amount for amount in whole if amount >= FEWEST_SIBLINGS)

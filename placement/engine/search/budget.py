@@ -25,7 +25,7 @@ class SearchEnded(Exception):
 class Budget:
     """The time of one search, `seconds` from now; None for no bound.
 
-    `abandoned` tells whether the caller went away. `dead_ends` counts per slot how often it found no place,
+    `abandoned` returns whether the caller went away. `dead_ends` counts per slot how often it found no place,
     `stage_seconds` has the seconds that each stage took.
     """
 
@@ -44,8 +44,12 @@ class Budget:
         left = None if self._seconds is None else self._seconds - (time.monotonic() - self._began)
         return Budget(None if left is None else left / 2, self._abandoned)
 
+    def renew(self, seconds: float) -> None:
+        """Allow so many seconds from now on, whatever was spent before."""
+        self._seconds = time.monotonic() - self._began + seconds
+
     def begin_stages(self) -> None:
-        """Begin the stages now: time that was spent before belongs to none of them."""
+        """Start the stages now: time that was spent before counts for none of them."""
         self._stage_began = time.monotonic()
 
     def note_stage(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""The third stage of a search: roots are sorted into equivalence classes, each of which is one problem.
+"""The third stage of a search: roots are sorted into equivalence classes; each class is one problem.
 
 A tree matters by its providers that can fill some slot, and by the sharing providers anchored there. Two
 roots where these have equal features pose the same `Problem`: they are of one equivalence class.
@@ -25,8 +25,8 @@ _WORD = 62
 _FEW = 8
 # The steps that decoding a problem costs the budget.
 _STEPS_PER_PROBLEM = 4
-Table = NDArray[np.int32]
-Room = Callable[[InventoryColumn, Indices], Amounts]
+IndexTable = NDArray[np.int32]
+HeadroomOf = Callable[[InventoryColumn, Indices], Amounts]
 """The function for what several slots may take of a class from each provider between them."""
 
 
@@ -35,7 +35,7 @@ class EquivalenceClass:
     """A set of roots with one problem: `providers[i]` matter at the root with the rank `ranks[i]`."""
 
     ranks: Indices
-    providers: Table
+    providers: IndexTable
     problem: Problem
 
 
@@ -44,20 +44,20 @@ class _Band:
     """A set of roots where equally many providers matter; the first `own` columns are of the tree itself."""
 
     ranks: Indices
-    providers: Table
+    providers: IndexTable
     own: int
 
 
 class EquivalenceClasses:
     """A partition of any set of roots into classes that pose the same problem to one query."""
 
-    def __init__(self, filled: FilledSlots, room: Room = InventoryColumn.headroom) -> None:
+    def __init__(self, filled: FilledSlots, headroom_of: HeadroomOf = InventoryColumn.headroom) -> None:
         forest, query, slots = filled.forest, filled.query, filled.slots
         self._filled = filled
         self._forest = forest
         self._query = query
         self._slots = slots
-        self._room = room
+        self._headroom_of = headroom_of
         self.budget = query.budget
         # Slots of like groups share one Choices object and so one bit of the features.
         self._distinct = list({id(choice): choice for choice in filled.choices}.values())
@@ -67,23 +67,13 @@ class EquivalenceClasses:
         self._only_roots_matter = forest.is_flat and not foreign
         self._splits = _SplitSlots(slots, query)
         whole = [number for number, slot in enumerate(slots) if not slot.rule]
-        self._isolated = _bit_set(at for at in whole if query.isolate and slots[at].suffixed)
-        self._collective = _bit_set(at for at in whole if not slots[at].suffixed)
-        self._collective_sets = next((slot.group.required for slot in slots if not slot.suffixed), ())
-        subtrees = ((at for at in whole if slots[at].suffix in names) for names in query.same_subtree)
+        self._isolated = _bit_set(at for at in whole if query.isolate and slots[at].group.suffix)
+        self._base_slots = _bit_set(at for at in whole if not slots[at].group.suffix)
+        self._base_required = next((slot.group.required for slot in slots if not slot.group.suffix), ())
+        subtrees = ((at for at in whole if slots[at].group.suffix in names) for names in query.same_subtree)
         self._subtrees = tuple(filter(None, map(_bit_set, subtrees)))
-        # The classes that several slots could draw from one provider, with each slot's demand.
-        self._contended = [
-            (class_id, demand)
-            for class_id, demand in demands_of(slots).items()
-            if len(asking := [at for at in whole if demand[at]]) > 1 and _bit_set(asking) & ~self._isolated
-        ]
-        # Slots of a block are interchangeable: if they swap providers, only the mappings change.
-        blocks: dict[object, list[int]] = {}
-        for at in whole:
-            roles = tuple(constraint >> at & 1 for constraint in self._subtrees)
-            blocks.setdefault((slots[at].group.condition, roles) if slots[at].suffixed else at, []).append(at)
-        self._blocks = tuple(map(tuple, blocks.values()))
+        self._contended = list(_contended(slots, whole, self._isolated))
+        self._blocks = _blocks_of(slots, whole, self._subtrees)
 
     def of(self, roots: Indices) -> Iterator[EquivalenceClass]:
         """Yield the problems of the roots; the rank of a root is its place in `roots`."""
@@ -156,12 +146,12 @@ class EquivalenceClasses:
                 word[:, band.own :] |= self._distinct[number].foreign_mask[foreign].astype(np.int64) << bit
             features.append(word)
         for class_id, demand in self._contended:
-            room = self._room(self._forest.column(class_id), rows)
-            features.append(np.clip(room.reshape(providers.shape), 0, sum(demand)))
-        for numbers in _words(len(self._collective_sets)):
+            headroom = self._headroom_of(self._forest.column(class_id), rows)
+            features.append(np.clip(headroom.reshape(providers.shape), 0, sum(demand)))
+        for numbers in _words(len(self._base_required)):
             word = np.zeros(providers.shape, np.int64)
             for bit, number in enumerate(numbers):
-                covering = self._forest.traits.satisfying(rows, (self._collective_sets[number],))
+                covering = self._forest.traits.satisfying(rows, (self._base_required[number],))
                 word |= covering.reshape(providers.shape).astype(np.int64) << bit
             features.append(word)
         if self._subtrees or self._splits.look_below:
@@ -173,8 +163,8 @@ class EquivalenceClasses:
             features.extend(column.reshape(providers.shape) for column in parts)
         return features
 
-    def _nearest_ancestors(self, providers: Table) -> Amounts:
-        """Return the position of the nearest proper ancestor that matters, too, -1 if there is none."""
+    def _nearest_ancestors(self, providers: IndexTable) -> Amounts:
+        """Return the position of the nearest proper ancestor that also matters, -1 if none does."""
         parents = self._forest.providers.parent
         count, width = providers.shape
         offsets = np.arange(count, dtype=np.int64)[:, None] * self._forest.count
@@ -193,7 +183,7 @@ class EquivalenceClasses:
             nearest = np.where(found, (order[at] % width).reshape(count, width), nearest)
             current = np.where(searching, parents[current], -1)
 
-    def _tree_labels(self, providers: Table) -> Amounts:
+    def _tree_labels(self, providers: IndexTable) -> Amounts:
         """Return per position the first position with a provider of the same root."""
         roots = self._forest.providers.root[providers]
         order = np.argsort(roots, axis=1, kind="stable")
@@ -211,7 +201,7 @@ class EquivalenceClasses:
         rows = iter([feature[at].tolist() for feature in features])
         distinct = _decode(rows, len(self._distinct))
         contentions = tuple(Contention(demand, tuple(next(rows))) for _, demand in self._contended)
-        coverage = tuple(_decode(rows, len(self._collective_sets)))
+        coverage = tuple(_decode(rows, len(self._base_required)))
         below = _subtrees_from(next(rows)) if self._subtrees or self._splits.look_below else ()
         exclusive: tuple[int, ...] = ()
         if self._query.one_provider_per_tree:
@@ -234,11 +224,32 @@ class EquivalenceClasses:
             contentions=contentions,
             subtrees=self._subtrees,
             below=below,
-            collective=self._collective,
+            base_slots=self._base_slots,
             coverage=coverage,
             exclusive=exclusive,
             splitting=splitting,
         )
+
+
+def _contended(
+    slots: Sequence[Slot], whole: Sequence[int], isolated: int
+) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield the classes that several slots could draw from one provider, with the demand of each slot."""
+    for class_id, demand in demands_of(slots).items():
+        asking = [at for at in whole if demand[at]]
+        if len(asking) > 1 and _bit_set(asking) & ~isolated:
+            yield class_id, demand
+
+
+def _blocks_of(
+    slots: Sequence[Slot], whole: Sequence[int], subtrees: Sequence[int]
+) -> tuple[tuple[int, ...], ...]:
+    """Return the slots in blocks; if slots of a block swap their providers, only the mappings change."""
+    blocks: dict[object, list[int]] = {}
+    for at in whole:
+        roles = tuple(constraint >> at & 1 for constraint in subtrees)
+        blocks.setdefault((slots[at].group.condition, roles) if slots[at].group.suffix else at, []).append(at)
+    return tuple(map(tuple, blocks.values()))
 
 
 def _bit_set(members: Iterable[int]) -> int:
@@ -270,9 +281,6 @@ def _subtrees_from(nearest: list[int]) -> tuple[int, ...]:
     return tuple(below)
 
 
-# The slots of a query that are split, as features of trees and as parts of problems.
-
-
 # Stands in the place of positions for slots that the solver leaves to the module `distribution`.
 _ANY = 1
 _NO_GROUP = -1
@@ -288,18 +296,24 @@ class _SplitSlots:
         self.classes = list(dict.fromkeys(slot.resources[0][0] for slot in slots if slot.rule))
         demands, nothing = demands_of(slots), (0,) * len(slots)
         self._demands = [demands.get(class_id, nothing) for class_id in self.classes]
-        suffixes = list(dict.fromkeys(slot.suffix for slot in slots))
+        suffixes = list(dict.fromkeys(slot.group.suffix for slot in slots))
         self._group_of = tuple(
-            suffixes.index(slot.suffix) if query.isolate and slot.suffixed else _NO_GROUP for slot in slots
+            suffixes.index(slot.group.suffix) if query.isolate and slot.group.suffix else _NO_GROUP
+            for slot in slots
         )
         self._splits: list[Split] = []
         for number, slot in enumerate(slots):
             if slot.rule is None:
                 continue
             # The unsplit slots of its group, and of each same_subtree constraint on it.
-            constraints = ({slot.suffix}, *(names for names in query.same_subtree if slot.suffix in names))
+            constraints = (
+                {slot.group.suffix},
+                *(names for names in query.same_subtree if slot.group.suffix in names),
+            )
             tops = (
-                _bit_set(at for at, other in enumerate(slots) if other.suffix in names and not other.rule)
+                _bit_set(
+                    at for at, other in enumerate(slots) if other.group.suffix in names and not other.rule
+                )
                 for names in constraints
             )
             ((class_id, amount),) = slot.resources
@@ -310,12 +324,12 @@ class _SplitSlots:
     def splitting(
         self, options: Sequence[int], below: tuple[int, ...], rows: Iterator[list[int]]
     ) -> Splitting | None:
-        """Return what a problem has of split slots, if any; `rows` are the features of one root in order."""
+        """Return the splitting of a problem, if any; `rows` are the features of one root in order."""
         if not self._splits:
             return None
         supplies = []
         for demand in self._demands:
-            room, least, step, whole = (tuple(next(rows)) for _ in range(4))
-            supplies.append(SplitSupply(room, least, step, whole, demand))
+            headroom, least, step, whole = (tuple(next(rows)) for _ in range(4))
+            supplies.append(SplitSupply(headroom, least, step, whole, demand))
         splits = tuple(replace(split, options=options[split.slot]) for split in self._splits)
         return Splitting(splits, tuple(supplies), below, self._group_of)

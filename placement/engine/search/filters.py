@@ -1,6 +1,6 @@
 """The first stage of a search: which providers can fill which slot, by vectorised conditions in turn.
 
-The second one are the anchors: the roots at which every slot can be filled.
+The second one are the viable roots: every slot can be filled there.
 """
 
 from __future__ import annotations
@@ -14,29 +14,17 @@ import numpy as np
 from placement.engine.forest.arrays import Indices, Mask, Rows
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.sharing import Sharing
+from placement.engine.search import conditions
 from placement.engine.search.query import (
-    AllGroups,
-    Carries,
-    Exists,
-    Fits,
     ForestQuery,
-    GivesPart,
     GroupQuery,
-    InTree,
+    IdSet,
     IsCoreTree,
-    IsIn,
-    OffersClass,
-    ProviderCondition,
-    ProvidersPassed,
+    IsOpen,
     Slot,
-    Together,
-    Trace,
-    TreeCondition,
-    TreesPassed,
-    conditions_of,
     slots_of,
-    split,
 )
+from placement.engine.search.trace import ProvidersPassed, Trace
 
 
 @dataclass(frozen=True)
@@ -97,58 +85,61 @@ class FilledSlots:
     slots: tuple[Slot, ...]
     choices: Sequence[Choices]
 
-    def viable_roots(self, trace: Trace | None = None) -> Indices:
-        """Return the anchors, that is the roots at which every slot can be filled, in order of their ids."""
+    def viable_roots(self) -> Indices:
+        """Return the roots at which every slot can be filled, in order of their ids."""
         forest = self.forest
-
-        def note(condition: TreeCondition, passed: Mask | Indices, alone: Mask | None = None) -> None:
-            if trace is not None:
-                trace.trees.append(TreesPassed(condition, passed, alone))
-
-        filled = list(zip(self.slots, self.choices, strict=True))
-        viable: Mask | None = None
-        for slot, choice in {id(choice): (slot, choice) for slot, choice in filled}.values():
-            reached = self._anchors(choice)
-            viable = reached if viable is None else viable & reached
-            note(AllGroups(slot.suffix), viable, reached)
-        if viable is None:
+        filled = list({id(choice): choice for choice in self.choices}.values())
+        if not filled:
             return np.empty(0, np.int32)
-        unsuffixed = [(slot, choice) for slot, choice in filled if not slot.suffixed]
-        for any_of in unsuffixed[0][0].group.required if unsuffixed else ():
-            covered = np.zeros(forest.count, bool)
-            for _, choice in unsuffixed:
-                able = (
-                    rows[forest.traits.satisfying(rows, (any_of,))] for rows in (choice.own, choice.foreign)
-                )
-                covered |= self._anchors(Choices(forest.count, *able))
-            viable = viable & covered
-            note(Together(any_of), viable)
+        viable = reduce(np.logical_and, map(self.anchors, filled))
+        for any_of in self.collective_traits:
+            viable = viable & self.covered(any_of)
         roots = np.flatnonzero(viable).astype(np.int32)
         for condition in root_conditions(self.query):
             roots = roots[condition.among(forest, roots)]
-            note(condition, roots)
         if self.query.among is not None:
             roots = roots[self.query.among[roots]]
         ids = forest.providers.id[roots]
         return roots if (ids[1:] > ids[:-1]).all() else roots[np.argsort(ids)]
 
-    def _anchors(self, choice: Choices) -> Mask:
+    @property
+    def collective_traits(self) -> tuple[IdSet, ...]:
+        """Return the sets of traits that the providers of the base group must have between them."""
+        return next((slot.group.required for slot in self.slots if not slot.group.suffix), ())
+
+    def covered(self, any_of: IdSet) -> Mask:
+        """Return the roots at which a provider with one of the traits can serve the base group."""
+        covered = np.zeros(self.forest.count, bool)
+        for slot, choice in zip(self.slots, self.choices, strict=True):
+            if not slot.group.suffix:
+                able = (
+                    rows[self.forest.traits.satisfying(rows, (any_of,))]
+                    for rows in (choice.own, choice.foreign)
+                )
+                covered |= self.anchors(Choices(self.forest.count, *able))
+        return covered
+
+    def anchors(self, choice: Choices) -> Mask:
         """Return the roots at which at least one of the choices can serve."""
         if self.forest.is_flat and not len(choice.foreign):
             return choice.own_mask
         return flags_of(self.forest.count, choice.served(self.forest, self.sharing)[0])
 
 
-def root_conditions(query: ForestQuery) -> Iterator[Carries | IsIn | IsCoreTree]:
-    """Yield the conditions of the query on roots. The unsuffixed group forbids aggregates to roots, too."""
+def root_conditions(
+    query: ForestQuery,
+) -> Iterator[conditions.Carries | conditions.IsIn | IsCoreTree | IsOpen]:
+    """Yield the conditions of the query on roots. The base group forbids aggregates also to roots."""
+    if query.open_hosts is not None:
+        yield query.open_hosts
     if query.tree_kind is not None:
         yield query.tree_kind
     if query.root_required or query.root_forbidden:
-        yield Carries(query.root_required, query.root_forbidden, at_root=True)
+        yield conditions.Carries(query.root_required, query.root_forbidden, at_root=True)
     unsuffixed = (group for group in query.groups if not group.suffix and group.resources)
     banned = next((group.forbidden_aggregates for group in unsuffixed), frozenset())
     if query.root_member_of or banned:
-        yield IsIn(query.root_member_of, banned, at_root=True)
+        yield conditions.IsIn(query.root_member_of, banned, at_root=True)
 
 
 def at_admitted_roots(forest: Forest, query: ForestQuery, rows: Rows) -> Rows:
@@ -173,8 +164,8 @@ def filled_slots(
         # One provider serves a whole group in a flat forest, with all resources of the group.
         resources: dict[str, tuple[tuple[int, int], ...]] = {}
         for slot in slots:
-            resources[slot.suffix] = resources.get(slot.suffix, ()) + slot.resources
-        asking = tuple(replace(slot, resources=resources[slot.suffix]) for slot in slots)
+            resources[slot.group.suffix] = resources.get(slot.group.suffix, ()) + slot.resources
+        asking = tuple(replace(slot, resources=resources[slot.group.suffix]) for slot in slots)
     known: dict[object, Choices] = {}
     choices = []
     for slot in asking:
@@ -186,7 +177,7 @@ def filled_slots(
     return FilledSlots(forest, sharing, query, slots, choices)
 
 
-_Serves = Callable[[int, int], Fits | GivesPart | OffersClass]
+_Serves = Callable[[int, int], conditions.Fits | conditions.GivesPart | conditions.OffersClass]
 _NO_ROWS: Rows = np.empty(0, np.intp)
 
 
@@ -195,7 +186,7 @@ def providers_matching(forest: Forest, group: GroupQuery) -> Rows:
 
     This is the rule of suffixed groups and of the provider list.
     """
-    narrowing = _Narrowing(forest, group, None, None, Fits)
+    narrowing = _Narrowing(forest, group, None, None, conditions.Fits)
     narrowing.serve(group.resources)
     return narrowing.rows
 
@@ -216,9 +207,9 @@ def choices_of(
     group = slot.group
     serves: _Serves = _offers
     if with_room:
-        serves = Fits if slot.rule is None else partial(GivesPart, rule=slot.rule)
+        serves = conditions.Fits if slot.rule is None else partial(conditions.GivesPart, rule=slot.rule)
     narrowing = _Narrowing(forest, group, trace, among, serves)
-    if slot.suffixed:
+    if slot.group.suffix:
         narrowing.serve(slot.resources)
         rows = narrowing.rows
         if slot.rule is None:
@@ -226,24 +217,24 @@ def choices_of(
         # A sharing provider would give its parts to several trees.
         return Choices(forest.count, rows[~np.isin(rows, sharing.providers)], _NO_ROWS)
     narrowing.begin(slot.resources)
-    for ban in (Carries((), group.forbidden), IsIn((), group.forbidden_aggregates)):
+    for ban in (conditions.Carries((), group.forbidden), conditions.IsIn((), group.forbidden_aggregates)):
         if ban.forbidden:
-            for condition in split(ban, one_by_one=narrowing.one_by_one):
+            for condition in conditions.split(ban, one_by_one=narrowing.one_by_one):
                 narrowing.keep(condition)
     foreign = _NO_ROWS
     if group.in_tree is None and not sharing.is_empty:
-        members = narrowing.rows[IsIn(group.member_of).among(forest, narrowing.rows)]
+        members = narrowing.rows[conditions.IsIn(group.member_of).among(forest, narrowing.rows)]
         foreign = _sharing_among(members, sharing)
     if group.member_of:
         # Not one by one: the same provider, or the root, must be in an aggregate of every set.
-        narrowing.keep(IsIn(group.member_of, or_root=True))
+        narrowing.keep(conditions.IsIn(group.member_of, or_root=True))
     if group.in_tree is not None:
-        narrowing.keep(InTree(group.in_tree))
+        narrowing.keep(conditions.InTree(group.in_tree))
     return Choices(forest.count, narrowing.rows, foreign)
 
 
-def _offers(class_id: int, _amount: int) -> OffersClass:
-    return OffersClass(class_id)
+def _offers(class_id: int, _amount: int) -> conditions.OffersClass:
+    return conditions.OffersClass(class_id)
 
 
 def _sharing_among(rows: Rows, sharing: Sharing) -> Rows:
@@ -267,15 +258,20 @@ class _Narrowing:
         self._serves = serves
 
     def serve(self, resources: tuple[tuple[int, int], ...]) -> None:
-        """Begin with the providers that give the resources, and keep the ones that meet all of the group."""
+        """Start with the providers that give the resources, and keep the ones that meet all of the group."""
         self.begin(resources)
-        for condition in conditions_of(self._group, one_by_one=self.one_by_one):
+        for condition in conditions.conditions_of(self._group, one_by_one=self.one_by_one):
             self.keep(condition)
 
     def begin(self, resources: tuple[tuple[int, int], ...]) -> None:
-        """Begin with the providers that serve all the resources; with all providers if none are asked for."""
+        """Start with the providers that serve all the resources; with all providers if none are asked for."""
         forest = self._forest
-        if self._among is None and self._trace is None and len(resources) > 1 and self._serves is Fits:
+        if (
+            self._among is None
+            and self._trace is None
+            and len(resources) > 1
+            and self._serves is conditions.Fits
+        ):
             # Of all providers, flags are quicker than narrowing rows.
             flags = (
                 forest.column(class_id).fitting_flags(amount, forest.count) for class_id, amount in resources
@@ -283,7 +279,7 @@ class _Narrowing:
             self.rows = np.flatnonzero(reduce(np.logical_and, flags))
             return
         asked = [self._serves(*resource) for resource in resources]
-        first, *others = asked or (Exists(),)
+        first, *others = asked or (conditions.Exists(),)
         if self._among is None:
             self._take(first, None, first.everywhere(forest))
         else:
@@ -292,11 +288,11 @@ class _Narrowing:
         for condition in others:
             self.keep(condition)
 
-    def keep(self, condition: ProviderCondition) -> None:
-        """Keep only the providers that meet the condition, too."""
+    def keep(self, condition: conditions.ProviderCondition) -> None:
+        """Keep only the providers that also meet the condition."""
         self._take(condition, self.rows, self.rows[condition.among(self._forest, self.rows)])
 
-    def _take(self, condition: ProviderCondition, before: Rows | None, rows: Rows) -> None:
+    def _take(self, condition: conditions.ProviderCondition, before: Rows | None, rows: Rows) -> None:
         self.rows = rows
         if self._trace is not None:
             self._trace.providers.append(ProvidersPassed(self._group, condition, before, rows))

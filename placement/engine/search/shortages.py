@@ -7,26 +7,20 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from placement.engine.domain.explanation import Reason, Shortage
-from placement.engine.domain.inventories import NUMA_ROOT
-from placement.engine.forest.arrays import Indices, Rows, Shares, to_text
+from placement.engine.domain.tree_specs import NUMA_ROOT
+from placement.engine.forest.arrays import Floats, Indices, Rows
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.sharing import Sharing
-from placement.engine.search.arrangement import NO_POSITION, Arrangement, Lack, lacks, tops_of
+from placement.engine.forest.texts import to_text
+from placement.engine.search.arrangement import NO_POSITION, Arrangement
+from placement.engine.search.conditions import Carries, OffersClass, ProviderCondition
 from placement.engine.search.equivalence import EquivalenceClasses
 from placement.engine.search.filters import Choices, FilledSlots, choices_of
 from placement.engine.search.problem import Problem, Splitting, bits
-from placement.engine.search.query import (
-    Carries,
-    ForestQuery,
-    Ids,
-    OffersClass,
-    ProviderCondition,
-    Slot,
-    Trace,
-    Vocabulary,
-    demands_of,
-    slots_of,
-)
+from placement.engine.search.query import ForestQuery, IdSet, Slot, demands_of, slots_of
+from placement.engine.search.split_lacks import Lack, lacks, tops_of
+from placement.engine.search.trace import Trace
+from placement.engine.search.vocabulary import Vocabulary
 
 # The distance of a tree without any provider for a group; missing amounts make at most 1.
 _NO_PROVIDER = 2.0
@@ -35,8 +29,8 @@ _NO_PROVIDER = 2.0
 class Shortages:
     """The shortages of any trees for one query, on the forest as it is."""
 
-    def __init__(self, forest: Forest, sharing: Sharing, query: ForestQuery, words: Vocabulary) -> None:
-        self._words = words
+    def __init__(self, forest: Forest, sharing: Sharing, query: ForestQuery, vocabulary: Vocabulary) -> None:
+        self._words = vocabulary
         self._forest = forest
         self._sharing = sharing
         self._slots = slots_of(query)
@@ -57,7 +51,7 @@ class Shortages:
 
     # -- from afar, for many trees ------------------------------------------------------------------
 
-    def distances(self, roots: Indices) -> Shares:
+    def distances(self, roots: Indices) -> Floats:
         """Return how far each tree is from serving the request: missing shares, summed, only for comparing.
 
         Each slot counts where it lacks the least, and each class if it is short in sum. Providers count if
@@ -81,7 +75,7 @@ class Shortages:
             free = np.maximum(self._forest.column(class_id).free_of(rows), 0)
             sums = np.bincount(rank, weights=free, minlength=len(roots))
             total += np.maximum(sum(demand) - sums, 0) / sum(demand)
-        apart = [number for number, slot in enumerate(self._slots) if self._isolate and slot.suffixed]
+        apart = [number for number, slot in enumerate(self._slots) if self._isolate and slot.group.suffix]
         if apart:
             rank, _ = self._serving(rank_of, apart)
             found = np.bincount(rank, minlength=len(roots))
@@ -95,7 +89,7 @@ class Shortages:
         ranks = rank_of[roots]
         return ranks[ranks >= 0], rows[ranks >= 0]
 
-    def _gaps(self, slot: Slot, rows: Rows) -> Shares:
+    def _gaps(self, slot: Slot, rows: Rows) -> Floats:
         """Return which share of the slot's amounts each provider lacks, in the mean of its classes."""
         gaps = np.zeros(len(rows))
         # What one provider lacks of an amount that is split does not matter.
@@ -107,29 +101,29 @@ class Shortages:
     # -- closely, for one tree ----------------------------------------------------------------------
 
     def of(self, root: int) -> tuple[Shortage, ...]:
-        """Return what the tree lacks, or that conditions which several slots meet together are in the way."""
+        """Return the shortages of the tree, or the conditions that several slots cannot meet together."""
         trees = next(self._equivalence.of(np.array([root], np.int32)), None)
         if trees is None:
             nowhere = (NO_POSITION,) * len(self._slots)
             return tuple(self._unserved(root, nowhere, nowhere, np.empty(0, np.int32)))
         problem, rows = trees.problem, trees.providers[0]
         free = (self._forest.column(class_id).free_of(rows).tolist() for class_id in self._demands)
-        found = Arrangement(problem, list(self._demands.values()), free, self._budget)
+        arrangement = Arrangement(problem, list(self._demands.values()), free, self._budget)
         splitting = problem.splitting
         shown = [
-            *self._unserved(root, found.positions, found.tops, rows),
-            *self._overdrawn(found.positions, rows),
+            *self._unserved(root, arrangement.positions, arrangement.tops, rows),
+            *self._overdrawn(arrangement.positions, rows),
             *(self._split(lack, rows) for lack in (lacks(problem, splitting) if splitting else ())),
         ]
         if splitting and not shown:
             shown += self._elsewhere(problem, splitting, rows)
-        shown += self._uncovered(problem, found.positions, rows)
+        shown += self._uncovered(problem, arrangement.positions, rows)
         return tuple(shown) or (Shortage(Reason.TOGETHER, self._groups(range(len(self._slots)))),)
 
     def _split(self, lack: Lack, rows: Indices) -> Shortage:
         slot = self._slots[lack.slots[0]]
         ((class_id, _),) = slot.resources
-        asked = Carries(slot.group.required, slot.group.forbidden)
+        carries = Carries(slot.group.required, slot.group.forbidden)
         top = None if lack.top is None else int(rows[lack.top])
         traits = () if top is None else self._forest.traits.of(top)
         return Shortage(
@@ -140,12 +134,12 @@ class Shortages:
             wanted=lack.wanted,
             free=lack.free,
             missing=lack.wanted - lack.free,
-            condition=self._words.stated(asked) if asked.required or asked.forbidden else None,
+            condition=self._words.stated(carries) if carries.required or carries.forbidden else None,
             is_numa=any(self._words.trait(trait) == NUMA_ROOT for trait in traits),
         )
 
     def _elsewhere(self, problem: Problem, splitting: Splitting, rows: Indices) -> Iterator[Shortage]:
-        """Yield what each subtree lacks where one has enough of the split amount and another of all else."""
+        """Yield shortages by subtree, if one has enough of the split amount and another of all else."""
         shown = set()
         for lack, slots in tops_of(problem, splitting):
             if lack.free < lack.wanted:
@@ -159,8 +153,8 @@ class Shortages:
                         yield from self._short(class_id, demand, {row: drawn})
 
     def _uncovered(self, problem: Problem, positions: Sequence[int], rows: Indices) -> Iterator[Shortage]:
-        """Yield the traits of the unsuffixed group for which no provider has room beside all else."""
-        slots = [slot for slot, each in enumerate(self._slots) if not each.suffixed]
+        """Yield the traits of the base group for which no provider has room beside all else."""
+        slots = [slot for slot, each in enumerate(self._slots) if not each.group.suffix]
         if not slots or any(positions[slot] == NO_POSITION for slot in slots):
             return
         for any_of in self._slots[slots[0]].group.required:
@@ -169,7 +163,7 @@ class Shortages:
                 yield Shortage(Reason.TOGETHER, self._groups(slots), condition=condition)
 
     def _covers(
-        self, problem: Problem, positions: Sequence[int], rows: Indices, slot: int, any_of: Ids
+        self, problem: Problem, positions: Sequence[int], rows: Indices, slot: int, any_of: IdSet
     ) -> bool:
         """Return whether a provider with such a trait serves a slot, or could beside the other slots."""
         ((class_id, amount),) = self._slots[slot].resources
@@ -187,7 +181,7 @@ class Shortages:
         return False
 
     def _overdrawn(self, positions: Sequence[int], rows: Indices) -> Iterator[Shortage]:
-        """Yield classes of which more is drawn from a provider than it has, or in units it does not allow."""
+        """Yield classes that a provider has too little of, or gives in other units only."""
         for class_id, demand in self._demands.items():
             drawn: dict[int, list[int]] = {}
             for slot, position in enumerate(positions):
@@ -245,7 +239,7 @@ class Shortages:
         return Reason.APART, NO_POSITION, None
 
     def _groups(self, slots: Sequence[int]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(self._slots[slot].suffix for slot in sorted(slots)))
+        return tuple(dict.fromkeys(self._slots[slot].group.suffix for slot in sorted(slots)))
 
     def _uuid(self, row: int) -> str:
         return to_text(self._forest.providers.uuid[[row]])[0]

@@ -11,11 +11,12 @@ from dataclasses import replace
 import numpy as np
 
 from placement.engine.forest import totals
-from placement.engine.forest.arrays import Rows, to_text
+from placement.engine.forest.arrays import Floats, Rows
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.inventories import Draw
 from placement.engine.forest.sharing import SharingMap
 from placement.engine.forest.simulation import SimulatedForest, emptied, only
+from placement.engine.forest.texts import to_text
 from placement.engine.search.answer import Answer
 from placement.engine.search.capacity.capacity import Capacity
 from placement.engine.search.query import ForestQuery
@@ -27,7 +28,7 @@ _MOST_IN_TREE, _MOST_IN_PART = 64, 8
 _MOST_AMONG = 1000
 
 Draws = tuple[Draw, ...]
-State = tuple[int, int]
+TreeState = tuple[int, int]
 """What a tree holds, and what is held of sharing providers, as numbers."""
 
 
@@ -46,9 +47,10 @@ class SearchedForest(SimulatedForest):
         self._states: dict[int, int] = {}
         self._shared = 0
         self._parts: dict[int, list[Rows]] = {}
-        self._bare: Forest | None = None
+        self._empty_forest: Forest | None = None
         self._kinds: dict[int, int | None] = {}
-        self._found: dict[tuple[object, int, State], list[Draws]] = {}
+        self._shares: dict[frozenset[int], tuple[Floats, dict[int, int]]] = {}
+        self._found: dict[tuple[object, int, TreeState], list[Draws]] = {}
         self._taking: dict[tuple[object, int], tuple[list[int], dict[int, int]]] = {}
 
     # -- what is held -------------------------------------------------------------------------------
@@ -64,7 +66,7 @@ class SearchedForest(SimulatedForest):
                 root = self.root_of(draw.row)
                 self._states[root] = self._states.get(root, 0) + number
 
-    def state(self, root: int) -> State:
+    def state(self, root: int) -> TreeState:
         """Return numbers that are equal when the tree and all sharing providers hold the same."""
         return self._states.get(root, 0), self._shared
 
@@ -109,8 +111,27 @@ class SearchedForest(SimulatedForest):
         return dict(zip(found.tolist(), zip(free.tolist(), used.tolist(), strict=True), strict=True))
 
     def amounts(self, root: int) -> dict[int, tuple[int, int]]:
-        """Return what a tree offers of each class, and what of it is held."""
+        """Return how much a tree offers of each class, and how much of it is held."""
         return totals.of_tree(self, root)
+
+    def shares(self, class_ids: frozenset[int]) -> Floats:
+        """Return by row of each root the largest share of its tree that is in use, of some classes."""
+        states, known = self._states, self._shares.get(class_ids)
+        if known is None:
+            known, changed = (np.zeros(self.count, np.float64), {}), self.roots.tolist()
+        else:
+            roots = states.keys() | known[1].keys()
+            changed = [root for root in roots if states.get(root, 0) != known[1].get(root, 0)]
+        largest = known[0]
+        if changed:
+            rows = np.array(changed, np.intp)
+            largest[rows] = 0
+            for amounts in totals.of_trees(self, rows, class_ids).values():
+                capacity, used = np.array(amounts, np.float64)
+                share = np.divide(used, capacity, out=np.zeros(len(rows)), where=capacity > 0)
+                largest[rows] = np.maximum(largest[rows], share)
+            self._shares[class_ids] = largest, dict(states)
+        return largest
 
     def shared_classes(self) -> set[int]:
         """Return the classes that sharing providers offer."""
@@ -139,9 +160,9 @@ class SearchedForest(SimulatedForest):
 
     def ever_taking(self, queries: Sequence[ForestQuery]) -> list[int]:
         """Return the roots of trees that could take any request if nothing were held, by storage id."""
-        if self._bare is None:
-            self._bare = emptied(self)
-        return self._looked(self._bare, queries)
+        if self._empty_forest is None:
+            self._empty_forest = emptied(self)
+        return self._looked(self._empty_forest, queries)
 
     def _looked(self, forest: Forest, queries: Sequence[ForestQuery]) -> list[int]:
         """Return the roots of the trees from which some candidate takes something, by storage id."""
@@ -160,7 +181,7 @@ class SearchedForest(SimulatedForest):
     ) -> dict[int, int]:
         """Return how much of a class is stranded on each host, or on each of `roots`; 0 is left out.
 
-        Stranded is what is free where no more requests fit. Raises SearchEnded.
+        Amounts are stranded if they are free where no more requests fit. Raises SearchEnded.
         """
         forest: Forest = self
         sharing_map = self._sharing_map

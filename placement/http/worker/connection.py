@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import struct
@@ -17,10 +18,10 @@ from gunicorn.http.message import Request
 from gunicorn.http.unreader import Unreader
 
 from placement.common.probes import PATHS
-from placement.http.middleware import AS_SENT
-from placement.http.worker import exchange
-from placement.http.worker.exchange import Exchange, HttpRefusal, RequestRefused
+from placement.http.caller_limits import AS_SENT
+from placement.http.worker import refusals
 from placement.http.worker.lanes import WorkerLimits
+from placement.http.worker.refusals import HttpRefusal, RequestRefused
 from placement.http.worker.tls import is_stranger
 
 # gunicorn reads pieces of this size from sockets, too; for each chunk it copies the rest of the piece.
@@ -118,7 +119,7 @@ class Chunks:
         if self._trailers is None:
             size = _SIZE.fullmatch(content)
             if size is None or len(content) > _LONGEST_SIZE_LINE:
-                raise _bad_request("the size of a chunk is no hexadecimal number")
+                raise _bad_request("the size of a chunk is not a hexadecimal number")
             self._data = int(size[1], 16)
             self._all_data += self._data
             if not self._data:
@@ -184,8 +185,9 @@ class Connection:
         self.limits = limits
         self.phase = Phase.IDLE
         self.deadline = time.monotonic() + limits.head_seconds
-        self.exchange: Exchange | None = None
         self.request: Request | None = None
+        # Whether threads have the request and what was received of it.
+        self.is_in_work = False
         # How the head of the present request begins, once all of it is there.
         self._head_start = b""
         self.received: RequestBuffer | None = None
@@ -248,9 +250,9 @@ class Connection:
         size = end if end >= 0 else len(self._buffer)
         line = self._buffer.find(b"\r\n", 0, self.limits.largest_line_bytes + 2)
         if line < 0 and size > self.limits.largest_line_bytes:
-            raise RequestRefused(exchange.LINE_TOO_LONG)
+            raise RequestRefused(refusals.LINE_TOO_LONG)
         if size > self.limits.largest_head_bytes:
-            raise RequestRefused(exchange.HEAD_TOO_LONG)
+            raise RequestRefused(refusals.HEAD_TOO_LONG)
         if not is_complete:
             self._searched = size
             return
@@ -266,7 +268,7 @@ class Connection:
             raise RequestRefused(HttpRefusal(status, _complaint(error))) from None
         _require_unambiguous(self.request)
         if self.request.path not in PATHS and is_stranger(self.wire):
-            raise RequestRefused(exchange.NO_CERTIFICATE)
+            raise RequestRefused(refusals.NO_CERTIFICATE)
         self._expect_body(self.request)
 
     def _expect_body(self, request: Request) -> None:
@@ -274,10 +276,10 @@ class Connection:
         self.deadline = time.monotonic() + self.limits.body_seconds
         length: int | None = getattr(request.body.reader, "length", None)
         self._framing = Chunks() if length is None else length
-        is_form = unquote(exchange.path_of(request)).startswith(_PAGES)
+        is_form = unquote(path_of(request)).startswith(_PAGES)
         self._largest_body = self.limits.largest_form_bytes if is_form else self.limits.largest_body_bytes
         if length is not None and length > self._largest_body:
-            raise RequestRefused(exchange.BODY_TOO_LONG)
+            raise RequestRefused(refusals.BODY_TOO_LONG)
         if request._expected_100_continue:
             request._expected_100_continue = False
             if not self._buffer:
@@ -296,7 +298,7 @@ class Connection:
             complete = self._framing == 0
         self.received.append(piece)
         if self.received.body_size > self._largest_body:
-            raise RequestRefused(exchange.BODY_TOO_LONG)
+            raise RequestRefused(refusals.BODY_TOO_LONG)
         # The application refuses a body that breaks off.
         if complete or self.ended:
             self.received.complete()
@@ -307,7 +309,7 @@ class Connection:
         """Wait for the next request for so many seconds at most."""
         self.phase = Phase.IDLE
         self.deadline = time.monotonic() + seconds
-        self.exchange = self.request = self.received = None
+        self.request = self.received = None
         self._head_start = b""
         self._searched = 0
 
@@ -331,10 +333,20 @@ class Connection:
             self.wire.close()
 
     def _forget(self) -> None:
-        if self.received is not None and self.exchange is None:
+        if self.received is not None and not self.is_in_work:
             self.received.close()
         self._buffer.clear()
         self.request = self.received = None
+
+
+def path_of(request: Request) -> str:
+    """Return the path of a request without the prefix at which the service is mounted.
+
+    As in `gunicorn.http.wsgi.create` the prefix is SCRIPT_NAME, of a trusted proxy or of the environment.
+    """
+    sent = [value for name, value in request.headers if name == "SCRIPT_NAME"]
+    path: str = request.path
+    return path.removeprefix(sent[-1] if sent else os.environ.get("SCRIPT_NAME", ""))
 
 
 def _complaint(error: Exception) -> str:

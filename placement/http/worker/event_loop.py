@@ -14,12 +14,13 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from placement.common.probes import METHODS, PATHS, Probe
+from placement.http.caller_limits import Callers
 from placement.http.credentials import KnownCredentials
-from placement.http.middleware import Callers
-from placement.http.worker import exchange as refusals
-from placement.http.worker.connection import Connection, Phase
-from placement.http.worker.exchange import Exchange, HttpRefusal, RequestRefused, State
+from placement.http.worker import refusals
+from placement.http.worker.connection import Connection, Phase, path_of
+from placement.http.worker.exchange import Exchange, State, note_refusal
 from placement.http.worker.lanes import Lanes, WorkerLimits, room_for_connections
+from placement.http.worker.refusals import HttpRefusal, RequestRefused
 from placement.http.worker.tls import Tls
 from placement.metrics.catalog import CONNECTIONS
 
@@ -130,9 +131,11 @@ class EventLoop:
         self._takes_more = takes_more
         self._on_look = on_look
         self._tls = tls
-        self._lanes = Lanes(limits)
+        self._lanes: Lanes[Exchange] = Lanes(limits)
+        # By connection, while threads or the client have it.
+        self._exchanges: dict[Connection, Exchange] = {}
         self._selector = selectors.DefaultSelector()
-        self._register = ConnectionTable(limits)
+        self._table = ConnectionTable(limits)
         # Listeners that have to wait until the system can give more connections.
         self._paused: list[Any] = []
         self._callers = Callers(limits.requests_per_caller)
@@ -148,7 +151,7 @@ class EventLoop:
         self._looked = 0.0
 
     def __len__(self) -> int:
-        return len(self._register)
+        return len(self._table)
 
     def wake_by(self, pipe: int, then: Callable[[], object] = lambda: None) -> None:
         """Have a byte in this pipe, which does not block, end the waiting."""
@@ -175,12 +178,14 @@ class EventLoop:
         self._paused.clear()
         self._keep_alive_seconds = self._limits.linger_seconds
         linger = time.monotonic() + self._limits.linger_seconds
-        for connection in self._register:
+        for connection in self._table:
             if connection.phase is Phase.IDLE:
                 connection.deadline = min(connection.deadline, linger)
-            elif connection.exchange is not None and connection.exchange.lane is self._lanes.events:
+                continue
+            exchange = self._exchanges.get(connection)
+            if exchange is not None and exchange.lane is self._lanes.events:
                 # A caller that waits for changes counts as gone, so nothing waits for it, but it is answered.
-                connection.exchange.keep_alive = False
+                exchange.keep_alive = False
                 with suppress(OSError):
                     connection.wire.shutdown(socket.SHUT_RD)
 
@@ -196,14 +201,14 @@ class EventLoop:
             return
         self._looked = now
         self._on_look()
-        CONNECTIONS.set(len(self._register))
+        CONNECTIONS.set(len(self._table))
         for lane in self._lanes.all:
             lane.write_down()
             for job in lane.overdue(now):
                 with self._alone(job.connection):
                     self._release(job)
                     self._refuse(job.connection, refusals.TOO_LATE)
-        for connection in self._register:
+        for connection in self._table:
             if connection.deadline <= now:
                 with self._alone(connection):
                     self._is_late(connection)
@@ -235,7 +240,7 @@ class EventLoop:
                 # The selector would report the waiting connection at once, again and again.
                 self._pause(listener)
             return False
-        if len(self._register) >= self._most_connections:
+        if len(self._table) >= self._most_connections:
             self._make_room()
         if self._tls is not None:
             try:
@@ -245,11 +250,11 @@ class EventLoop:
                 wire.close()
                 return True
         connection = Connection(wire, address, listener.getsockname(), self._configuration, self._limits)
-        self._register.add(connection)
+        self._table.add(connection)
         # Most clients have sent their request by now.
         self._happened(connection, READ)
         with self._alone(connection):
-            if connection in self._register and connection.phase is Phase.IDLE:
+            if connection in self._table and connection.phase is Phase.IDLE:
                 self._watch(connection, READ)
         return True
 
@@ -261,15 +266,15 @@ class EventLoop:
 
     def _make_room(self) -> bool:
         """Close the least useful connection; False if none is closed yet."""
-        connection = self._register.least_useful()
+        connection = self._table.least_useful()
         if connection is None:
             return False
         self._give_up(connection)
-        return connection not in self._register
+        return connection not in self._table
 
     def _happened(self, connection: Connection, events: int) -> None:
         # An earlier event of the same turn may have closed it.
-        if connection not in self._register:
+        if connection not in self._table:
             return
         with self._alone(connection):
             if connection.phase is Phase.BUSY:
@@ -290,9 +295,9 @@ class EventLoop:
         except RequestRefused as refused:
             self._refuse(connection, refused.refusal)
             return
-        self._register.note(connection)
+        self._table.note(connection)
         stays = True
-        while (greediest := self._register.greediest()) is not None:
+        while (greediest := self._table.greediest()) is not None:
             self._make_way(greediest)
             stays = stays and greediest is not connection
         if not stays:
@@ -303,7 +308,7 @@ class EventLoop:
             self._drop(connection)
         else:
             self._watch(connection, READ)
-            if (oldest := self._register.oldest_of_many()) is not None:
+            if (oldest := self._table.oldest_of_many()) is not None:
                 self._make_way(oldest)
 
     def _make_way(self, connection: Connection) -> None:
@@ -336,7 +341,7 @@ class EventLoop:
 
     def _refuse(self, connection: Connection, refusal: HttpRefusal) -> None:
         """Answer without asking the application, and close."""
-        refusals.note_refusal(connection, self._known, refusal)
+        note_refusal(connection, self._known, refusal)
         self._drain(connection, refusals.written(refusal, connection.path))
 
     def _drain(self, connection: Connection, answer: bytes = b"") -> None:
@@ -348,23 +353,24 @@ class EventLoop:
         except OSError:
             self._drop(connection)
             return
-        self._register.note(connection)
+        self._table.note(connection)
         if connection.ended:
             self._drop(connection)
         else:
             self._watch(connection, READ)
 
     def _drop(self, connection: Connection, *, aborting: bool = False) -> None:
-        self._register.discard(connection)
+        self._table.discard(connection)
         self._watch(connection, 0)
         connection.close(aborting=aborting)
+        self._exchanges.pop(connection, None)
 
     def _give_up(self, connection: Connection) -> None:
         """Drop the connection; a thread ends first what it may be producing for it."""
         if connection.phase is Phase.SENDING:
             self._abandon(connection)
-        elif connection.phase is Phase.BUSY and connection.exchange is not None:
-            connection.exchange.abandoned = True
+        elif connection.phase is Phase.BUSY and connection.is_in_work:
+            self._exchanges[connection].abandoned = True
         else:
             self._drop(connection)
 
@@ -383,7 +389,7 @@ class EventLoop:
             return
         exchange = Exchange(connection, self._known, self._callers, self._application, self._report)
         exchange.keep_alive = self._takes_more() and not connection.ended
-        exchange.lane = self._lanes.of(request.method, refusals.path_of(request))
+        exchange.lane = self._lanes.of(request.method, path_of(request))
         # Health checks are answered however many requests of the caller are in work.
         if exchange.lane is not self._lanes.status:
             exchange.is_counted = self._callers.enter(exchange.counts_for)
@@ -394,14 +400,14 @@ class EventLoop:
             self._release(exchange)
             self._refuse(connection, refusals.TOO_MANY)
             return
-        connection.exchange = exchange
+        self._exchanges[connection], connection.is_in_work = exchange, True
         self._is_busy(connection)
 
     def _is_busy(self, connection: Connection) -> None:
         """Leave the connection to threads; the event loop waits for their report."""
         connection.phase = Phase.BUSY
         connection.deadline = float("inf")
-        self._register.note(connection)
+        self._table.note(connection)
 
     def _report(self, exchange: Exchange, state: State) -> None:
         """Let the event loop go on with the connection; called by the threads of the lanes."""
@@ -423,7 +429,7 @@ class EventLoop:
                 if state is State.BLOCKED:
                     connection.phase = Phase.SENDING
                     connection.deadline = exchange.outgoing.deadline()
-                    self._register.note(connection)
+                    self._table.note(connection)
                     self._watch(connection, WRITE)
                     continue
                 self._release(exchange)
@@ -437,13 +443,13 @@ class EventLoop:
                     self._received(connection)
 
     def _release(self, exchange: Exchange) -> None:
-        exchange.connection.exchange = None
+        self._exchanges.pop(exchange.connection, None)
+        exchange.connection.is_in_work = False
         if exchange.is_counted:
             self._callers.leave(exchange.counts_for)
 
     def _send(self, connection: Connection) -> None:
-        exchange = connection.exchange
-        assert exchange is not None
+        exchange = self._exchanges[connection]
         try:
             sent = exchange.outgoing.flush()
         except OSError:
@@ -456,8 +462,7 @@ class EventLoop:
 
     def _abandon(self, connection: Connection) -> None:
         """Have a thread end what produces an answer that the client does not take."""
-        exchange = connection.exchange
-        assert exchange is not None
+        exchange = self._exchanges[connection]
         exchange.abandoned = True
         self._resume(exchange)
 

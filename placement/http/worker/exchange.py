@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import contextvars
-import json
 import logging
-import os
 import socket
 import time
-import uuid
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from enum import Enum, auto
-from http import HTTPStatus
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from wsgiref.types import WSGIApplication
 
 from gunicorn.http import wsgi
 from gunicorn.http.message import Request
@@ -23,91 +19,16 @@ from gunicorn.util import unquote_to_wsgi_str
 from oslo_context import context as log_context
 from oslo_context.context import RequestContext
 
-from placement.common.extender_protocol import failure, verb_at
-from placement.http import middleware
-from placement.http.context import in_log
+from placement.http import caller_limits
 from placement.http.credentials import HEADERS, KnownCredentials, digest, digest_of
-from placement.http.middleware import ARRIVAL, KNOWN_AS, SIGNED_IN_AS, Callers, OutOfTurn, deadline_of
+from placement.http.worker.connection import Connection, path_of
 from placement.http.worker.lanes import Lane, WorkerLimits, changes_nothing
+from placement.http.worker.refusals import FAILED, TOO_LATE, HttpRefusal, written
 from placement.metrics.catalog import REFUSED
-
-if TYPE_CHECKING:
-    from placement.http.worker.connection import Connection
 
 LOG = logging.getLogger(__name__)
 # Operators know these lines by the name of the worker.
 _REFUSALS = logging.getLogger("placement.http.worker.worker")
-
-# Answers to requests that never reach the application: refusals in the shape of its errors, and probes.
-
-
-_TRY_AGAIN = (429, 503)
-_RETRY_AFTER_SECONDS = 1
-
-
-@dataclass(frozen=True, slots=True)
-class HttpRefusal:
-    """A status and a message that answer a request before its connection is closed."""
-
-    status: int
-    message: str
-
-
-class RequestRefused(Exception):
-    """An error for a request that is answered with a refusal.
-
-    The refusals below are constants, but no exceptions: an exception that is raised again keeps the frames of
-    each raise, and with them every connection that it ended.
-    """
-
-    def __init__(self, refusal: HttpRefusal) -> None:
-        super().__init__(refusal.message)
-        self.refusal = refusal
-
-
-TOO_LATE = HttpRefusal(503, "The request waited too long for its turn; nothing was done.")
-TOO_MANY = HttpRefusal(503, "Too many requests are waiting; nothing was done.")
-TOO_MANY_OF_CALLER = HttpRefusal(429, middleware.TOO_MANY)
-NO_ROOM = HttpRefusal(503, "Too many requests are being received; nothing was done.")
-BODY_TOO_LONG = HttpRefusal(413, "The body is too long.")
-LINE_TOO_LONG = HttpRefusal(414, "The request line is too long.")
-HEAD_TOO_LONG = HttpRefusal(431, "The headers are too long.")
-HEAD_TOO_SLOW = HttpRefusal(408, "The head of the request did not arrive in time.")
-BODY_TOO_SLOW = HttpRefusal(408, "The body of the request did not arrive in time.")
-NO_CERTIFICATE = HttpRefusal(403, "Only clients with a certificate are answered here.")
-FAILED = HttpRefusal(500, "The failure was logged.")
-
-
-def written(refusal: HttpRefusal, path: str = "") -> bytes:
-    """Return the whole answer; verbs of the scheduler extender answer 200, in their form."""
-    request_id, verb = f"req-{uuid.uuid4()}", verb_at(path)
-    headers = {"Content-Type": "application/json", "x-openstack-request-id": request_id}
-    if verb is not None:
-        body = json.dumps(failure(verb, refusal.message)).encode()
-        return whole_answer(HTTPStatus.OK, {**headers, "Content-Length": str(len(body))}, body)
-    title = HTTPStatus(refusal.status).phrase
-    error = {
-        "status": refusal.status,
-        "title": title,
-        "detail": f"{title}\n\n {' '.join(refusal.message.split())}  ",
-        "request_id": request_id,
-    }
-    body = json.dumps({"errors": [error]}).encode()
-    headers["Content-Length"] = str(len(body))
-    if refusal.status in _TRY_AGAIN:
-        headers["Retry-After"] = str(_RETRY_AFTER_SECONDS)
-    return whole_answer(refusal.status, headers, body)
-
-
-def whole_answer(status: int, headers: Mapping[str, str], body: bytes) -> bytes:
-    """Return an answer as it is sent before its connection is closed."""
-    lines = [
-        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
-        "Connection: close",
-        "X-Content-Type-Options: nosniff",
-        *(f"{name}: {value}" for name, value in headers.items()),
-    ]
-    return "\r\n".join([*lines, "", ""]).encode() + body
 
 
 class Outgoing:
@@ -162,8 +83,6 @@ class Outgoing:
 _MOST_BUFFERS = 64
 _TOGETHER_BYTES = 16 * 1024
 
-WsgiApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
-
 
 class State(Enum):
     """A state of an exchange, by which the event loop goes on with it."""
@@ -180,8 +99,8 @@ class Exchange:
         self,
         connection: Connection,
         known: KnownCredentials,
-        callers: Callers,
-        application: WsgiApplication,
+        callers: caller_limits.Callers,
+        application: WSGIApplication,
         report: Callable[[Exchange, State], None],
     ) -> None:
         assert connection.request is not None
@@ -204,7 +123,7 @@ class Exchange:
         self.keep_alive = True
         self.abandoned = False
         # The lane where it waits for threads; set when it is handed over.
-        self.lane: Lane
+        self.lane: Lane[Exchange]
         self._application = application
         self._report = report
         self._context = contextvars.copy_context()
@@ -223,7 +142,7 @@ class Exchange:
         _set_log_context(self._log_context)
         try:
             state = self._context.run(self._advance)
-        except OutOfTurn:
+        except caller_limits.OutOfTurn:
             self.deadline = self._latest_begin()
             _set_log_context(None)
             return True
@@ -241,7 +160,7 @@ class Exchange:
         return False
 
     def _latest_begin(self) -> float:
-        return deadline_of(self._arrival, self.connection.limits.request_seconds)
+        return caller_limits.deadline_of(self._arrival, self.connection.limits.request_seconds)
 
     def _advance(self) -> State:
         if self.abandoned:
@@ -276,8 +195,11 @@ class Exchange:
             self._request, self.outgoing, connection.address, connection.server_address, self._request.cfg
         )
         environ["wsgi.multithread"] = True
-        environ[ARRIVAL] = self._arrival
-        environ[KNOWN_AS], environ[SIGNED_IN_AS] = self._known_as, self._signed_in_as
+        environ[caller_limits.ARRIVAL] = self._arrival
+        environ[caller_limits.KNOWN_AS], environ[caller_limits.SIGNED_IN_AS] = (
+            self._known_as,
+            self._signed_in_as,
+        )
         # By this the application sees whether the caller is still there.
         environ["gunicorn.socket"] = connection.wire
         if not self.keep_alive:
@@ -295,7 +217,7 @@ class Exchange:
             return False
         self.turn = self._credential
         if not self.lane.move(self, user_id):
-            raise OutOfTurn
+            raise caller_limits.OutOfTurn
         return True
 
     def _signed_in_as(self, session: str, user_id: str, project_id: str | None) -> None:
@@ -332,10 +254,10 @@ class Exchange:
                 LOG.exception("the end of an answer failed")
 
 
-def _set_log_context(wanted: RequestContext | None) -> None:
+def _set_log_context(request_context: RequestContext | None) -> None:
     """Have the lines that this thread logs carry that request."""
-    if wanted is not None:
-        wanted.update_store()
+    if request_context is not None:
+        request_context.update_store()
     else:
         # oslo.context has no other way to forget.
         vars(log_context._request_store).pop("context", None)
@@ -354,11 +276,11 @@ def note_refusal(connection: Connection, known: KnownCredentials, refusal: HttpR
         refusal.message,
         method,
         uri,
-        in_log(user_id) or "-",
+        caller_limits.in_log(user_id) or "-",
     )
     REFUSED.labels(refusal.status).inc()
     if not changes_nothing(method, uri.partition("?")[0]):
-        middleware.note_attempt(user_id, project_id, connection.client, method, uri, refusal.status)
+        caller_limits.note_attempt(user_id, project_id, connection.client, method, uri, refusal.status)
 
 
 def credential_of(request: Request) -> bytes | None:
@@ -370,13 +292,3 @@ def credential_of(request: Request) -> bytes | None:
             # As gunicorn hands repeated headers to the application.
             environ[key] = f"{environ[key]},{value}" if key in environ else value
     return digest_of(environ)
-
-
-def path_of(request: Request) -> str:
-    """Return the path of a request without the prefix at which the service is mounted.
-
-    As in `gunicorn.http.wsgi.create` the prefix is SCRIPT_NAME, of a trusted proxy or of the environment.
-    """
-    sent = [value for name, value in request.headers if name == "SCRIPT_NAME"]
-    path: str = request.path
-    return path.removeprefix(sent[-1] if sent else os.environ.get("SCRIPT_NAME", ""))

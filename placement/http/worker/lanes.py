@@ -10,15 +10,12 @@ import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, TypeVar
 from urllib.parse import unquote
 
 from placement.common.documents import MOST_FORM_BYTES
 from placement.common.probes import OPEN_PATHS
 from placement.metrics.catalog import IN_LANES
-
-if TYPE_CHECKING:
-    from placement.http.worker.exchange import Exchange
 
 LOG = logging.getLogger(__name__)
 _OF_FOLLOWED_CHANGES = 1
@@ -81,7 +78,25 @@ class WorkerLimits:
         return threads + _OF_FOLLOWED_CHANGES + _BESIDE_REQUESTS
 
 
-class Lane:
+class Runnable(Protocol):
+    """A base of jobs as lanes know them; each is the work for a request.
+
+    It counts for a caller, and has its turn among the jobs with one token. After the deadline it is too late.
+    """
+
+    counts_for: Hashable
+    turn: Hashable
+    deadline: float
+
+    def run(self) -> bool:
+        """Work on it; return whether it has to wait for a thread of its caller."""
+        ...
+
+
+Job = TypeVar("Job", bound=Runnable)
+
+
+class Lane(Generic[Job]):
     """A group of threads and the exchanges that wait for them; callers take turns.
 
     A caller is a user, whatever tokens it has, or an address of callers that are not known. One caller never
@@ -95,14 +110,14 @@ class Lane:
         self._most_waiting = most_waiting
         self._changed = threading.Condition()
         # By caller and token; the one whose turn is next comes first.
-        self._waiting: OrderedDict[Hashable, OrderedDict[Hashable, deque[Exchange]]] = OrderedDict()
+        self._waiting: OrderedDict[Hashable, OrderedDict[Hashable, deque[Job]]] = OrderedDict()
         self._count = 0
         self._running: Counter[Hashable] = Counter()
         self._idle = self._started = 0
         self._waiting_figure = IN_LANES.labels(name, "waiting")
         self._running_figure = IN_LANES.labels(name, "running")
 
-    def submit(self, job: Exchange, *, again: bool = False) -> bool:
+    def submit(self, job: Job, *, again: bool = False) -> bool:
         """Let the job wait for its turn; False if too many wait already.
 
         One that was interrupted comes `again`, before the others of its caller, and is always taken.
@@ -130,7 +145,7 @@ class Lane:
                     LOG.error("%s: %s", name, error)
         return True
 
-    def move(self, job: Exchange, caller: Hashable) -> bool:
+    def move(self, job: Job, caller: Hashable) -> bool:
         """Count a running job for this caller from now on; False if it is beyond the share of the caller.
 
         Then the job has to end, and `run` to return that it waits.
@@ -144,7 +159,7 @@ class Lane:
                 self._wake()
             return self._running[caller] <= self._share
 
-    def overdue(self, now: float) -> list[Exchange]:
+    def overdue(self, now: float) -> list[Job]:
         """Remove and return the jobs that waited past their deadline."""
         with self._changed:
             turns = [jobs for turns in self._waiting.values() for jobs in turns.values()]
@@ -177,7 +192,7 @@ class Lane:
                 # A thread that waits keeps no request.
                 del job
 
-    def _line_of(self, job: Exchange) -> deque[Exchange]:
+    def _line_of(self, job: Job) -> deque[Job]:
         """Return the waiting jobs of the same caller and token."""
         return self._waiting.setdefault(job.counts_for, OrderedDict()).setdefault(job.turn, deque())
 
@@ -190,7 +205,7 @@ class Lane:
         if not self._running[caller]:
             del self._running[caller]
 
-    def _next(self) -> Exchange | None:
+    def _next(self) -> Job | None:
         """Remove and return a job of the next caller that may have one more thread; None if there is none."""
         for caller, turns in list(self._waiting.items()):
             if self._running[caller] >= self._share:
@@ -226,19 +241,19 @@ def changes_nothing(method: str, path: str) -> bool:
     return method in _READING_METHODS or (method == "POST" and bool(_READING_POSTS.search(path)))
 
 
-class Lanes:
+class Lanes(Generic[Job]):
     """The lanes of a process."""
 
     def __init__(self, limits: WorkerLimits) -> None:
         most = limits.most_waiting
-        self.status = Lane("status", limits.status_threads, most)
-        self.reads = Lane("reads", limits.read_threads, most)
-        self.writes = Lane("writes", limits.write_threads, most)
-        self.events = Lane("events", limits.event_threads, most)
-        self.sign_ins = Lane("sign_ins", limits.sign_in_threads, most)
+        self.status: Lane[Job] = Lane("status", limits.status_threads, most)
+        self.reads: Lane[Job] = Lane("reads", limits.read_threads, most)
+        self.writes: Lane[Job] = Lane("writes", limits.write_threads, most)
+        self.events: Lane[Job] = Lane("events", limits.event_threads, most)
+        self.sign_ins: Lane[Job] = Lane("sign_ins", limits.sign_in_threads, most)
         self.all = (self.status, self.reads, self.writes, self.events, self.sign_ins)
 
-    def of(self, method: str, path: str) -> Lane:
+    def of(self, method: str, path: str) -> Lane[Job]:
         """Return the lane of a request, by what it may have to wait for; the path may be quoted."""
         path = unquote(path)
         reading = method in _READING_METHODS
@@ -251,9 +266,6 @@ class Lanes:
         if method == "POST" and path.endswith(_SIGN_IN_PATH):
             return self.sign_ins
         return self.writes
-
-
-# What a worker asks of the operating system for its process.
 
 
 _FILES_FOR_OTHERS = 256

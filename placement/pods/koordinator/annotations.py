@@ -14,14 +14,7 @@ from placement.common.manifest import Field
 from placement.engine.numa.cpus import format_cpu_list
 from placement.engine.numa.host import BindPolicy, NumaAmounts, NumaExclusivity, NumaPolicy
 from placement.pods.manifests.pod import Pod, pod_requests, quantities
-from placement.pods.model import (
-    KubeletPolicy,
-    KubernetesQos,
-    NumaTopologySpec,
-    QosClass,
-    ResourceSpec,
-    ResourceStatus,
-)
+from placement.pods.state import model
 
 CPU_BIND_POLICY = "node.koordinator.sh/cpu-bind-policy"
 NUMA_ALLOCATE_STRATEGY = "node.koordinator.sh/numa-allocate-strategy"
@@ -52,8 +45,22 @@ EXTENDED_RESOURCE_SPEC = "node.koordinator.sh/extended-resource-spec"
 EXCLUSIVITY_GROUP = "placement/exclusivity-group"
 SCHEDULING_HINT = "internal.scheduling.koordinator.sh/scheduling-hint"
 
-
-# QoS classes of pods, Koordinator's and Kubernetes' own, and their priority classes.
+DEFAULT = "Default"
+CONSTRAINED_BURST = "ConstrainedBurst"
+_REQUIRED = "requiredCPUBindPolicy"
+_PREFERRED = "preferredCPUBindPolicy"
+_EXCLUSIVE = "preferredCPUExclusivePolicy"
+_NUMA_POLICY, _NUMA_EXCLUSIVE = "numaTopologyPolicy", "singleNUMANodeExclusive"
+REQUIRED_TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
+_MEMBERS = {
+    RESOURCE_SPEC: (_REQUIRED, _PREFERRED, _EXCLUSIVE),
+    NUMA_TOPOLOGY_SPEC: (_NUMA_POLICY, _NUMA_EXCLUSIVE),
+    RESERVATION_AFFINITY: ("name", "reservationSelector", REQUIRED_TERMS),
+}
+_NETWORK_TOPOLOGY = "scheduling.koordinator.sh/network-topology-spec"
+_ON_PODS = (*_MEMBERS, RESOURCE_STATUS, RESERVATION_ALLOCATED, EXTENDED_RESOURCE_SPEC, _NETWORK_TOPOLOGY)
+_PREFIXES = ("scheduling.koordinator.sh/", "node.koordinator.sh/")
+_CLOSE = 0.8
 
 
 class PriorityClass(StrEnum):
@@ -86,22 +93,22 @@ def raw_priority(pod: Pod) -> PriorityClass:
     return next(bands, PriorityClass.UNSET)
 
 
-def raw_qos(pod: Pod) -> QosClass:
+def raw_qos(pod: Pod) -> model.QosClass:
     """Return the class a pod's label names; UNSET if it names none that exists. Annotations do not count.
 
     Source: koordinator.md, "QoS class".
     """
     label = pod.label(QOS_CLASS)
-    return QosClass(label) if label in set(QosClass) else QosClass.UNSET
+    return model.QosClass(label) if label in set(model.QosClass) else model.QosClass.UNSET
 
 
-def kubernetes_qos(pod: Pod) -> KubernetesQos:
+def kubernetes_qos(pod: Pod) -> model.KubernetesQos:
     """Return the class its status reports, else the one that follows from cpu and memory of all containers.
 
     Source: koordinator.md, "QoS class".
     """
-    if pod.reported_qos in set(KubernetesQos):
-        return KubernetesQos(pod.reported_qos)
+    if pod.reported_qos in set(model.KubernetesQos):
+        return model.KubernetesQos(pod.reported_qos)
     containers, is_guaranteed, is_best_effort = pod.all_containers, True, True
     for resource in ("cpu", "memory"):
         asked = [item.requests.get(resource, 0) for item in containers]
@@ -109,11 +116,11 @@ def kubernetes_qos(pod: Pod) -> KubernetesQos:
         is_guaranteed = is_guaranteed and all(capped) and sum(asked) == sum(capped)
         is_best_effort = is_best_effort and not any(asked) and not any(capped)
     if is_best_effort:
-        return KubernetesQos.BEST_EFFORT
-    return KubernetesQos.GUARANTEED if is_guaranteed else KubernetesQos.BURSTABLE
+        return model.KubernetesQos.BEST_EFFORT
+    return model.KubernetesQos.GUARANTEED if is_guaranteed else model.KubernetesQos.BURSTABLE
 
 
-def qos_with_default(pod: Pod, guaranteed: QosClass = QosClass.LSR) -> QosClass:
+def qos_with_default(pod: Pod, guaranteed_qos: model.QosClass = model.QosClass.LSR) -> model.QosClass:
     """Return the class of the label, else what the Kubernetes class stands for, never UNSET.
 
     Source: koordinator.md, "QoS class".
@@ -121,11 +128,13 @@ def qos_with_default(pod: Pod, guaranteed: QosClass = QosClass.LSR) -> QosClass:
     named = raw_qos(pod)
     if named:
         return named
-    burstable, best_effort = KubernetesQos.BURSTABLE, KubernetesQos.BEST_EFFORT
-    return {burstable: QosClass.LS, best_effort: QosClass.BE}.get(kubernetes_qos(pod), guaranteed)
+    burstable, best_effort = model.KubernetesQos.BURSTABLE, model.KubernetesQos.BEST_EFFORT
+    return {burstable: model.QosClass.LS, best_effort: model.QosClass.BE}.get(
+        kubernetes_qos(pod), guaranteed_qos
+    )
 
 
-def running_qos(pod: Pod, kubelet: KubeletPolicy) -> QosClass:
+def running_qos(pod: Pod, kubelet: model.KubeletPolicy) -> model.QosClass:
     """Return how a pod is treated on the host it runs on, where kubelet has that policy.
 
     Without a label a Guaranteed pod with whole CPUs counts as LSR where kubelet is static and pins them, and
@@ -133,54 +142,36 @@ def running_qos(pod: Pod, kubelet: KubeletPolicy) -> QosClass:
     """
     cpu = pod_requests(pod).get("cpu", Fraction(0))
     pinned = kubelet.is_static and cpu > 0 and cpu.denominator == 1
-    return qos_with_default(pod, guaranteed=QosClass.LSR if pinned else QosClass.LS)
+    return qos_with_default(pod, guaranteed_qos=model.QosClass.LSR if pinned else model.QosClass.LS)
 
 
-def is_bound_eligible(pod: Pod, guaranteed: QosClass) -> bool:
+def is_bound_eligible(pod: Pod, guaranteed_qos: model.QosClass) -> bool:
     """Return whether a pod may get CPUs of its own wherever it runs: LSE and LSR pods of class prod may.
 
     Source: koordinator.md, "Bound pods".
     """
-    return raw_qos(pod).owns_cpus and priority_with_default(pod, guaranteed) is PriorityClass.PROD
+    return raw_qos(pod).owns_cpus and priority_with_default(pod, guaranteed_qos) is PriorityClass.PROD
 
 
-def priority_with_default(pod: Pod, guaranteed: QosClass = QosClass.LSR) -> PriorityClass:
-    """Return the priority class of a pod, else the one of its QoS class, where Guaranteed means `guaranteed`.
+def priority_with_default(pod: Pod, guaranteed_qos: model.QosClass = model.QosClass.LSR) -> PriorityClass:
+    """Return the priority class of a pod, else of its QoS class, where Guaranteed means `guaranteed_qos`.
 
     Source: koordinator.md, "Priority class".
     """
-    is_best_effort = qos_with_default(pod, guaranteed).is_best_effort
+    is_best_effort = qos_with_default(pod, guaranteed_qos).is_best_effort
     return raw_priority(pod) or (PriorityClass.BATCH if is_best_effort else PriorityClass.PROD)
 
 
-# What pods want of their CPUs, how they want to be aligned, and what they were given.
+_AnnotationChoice = TypeVar("_AnnotationChoice", bound=StrEnum)
 
 
-DEFAULT = "Default"
-CONSTRAINED_BURST = "ConstrainedBurst"
-_REQUIRED = "requiredCPUBindPolicy"
-_PREFERRED = "preferredCPUBindPolicy"
-_EXCLUSIVE = "preferredCPUExclusivePolicy"
-_NUMA_POLICY, _NUMA_EXCLUSIVE = "numaTopologyPolicy", "singleNUMANodeExclusive"
-REQUIRED_TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
-_MEMBERS = {
-    RESOURCE_SPEC: (_REQUIRED, _PREFERRED, _EXCLUSIVE),
-    NUMA_TOPOLOGY_SPEC: (_NUMA_POLICY, _NUMA_EXCLUSIVE),
-    RESERVATION_AFFINITY: ("name", "reservationSelector", REQUIRED_TERMS),
-}
-_ON_PODS = (*_MEMBERS, RESOURCE_STATUS, RESERVATION_ALLOCATED, EXTENDED_RESOURCE_SPEC)
-_PREFIXES = ("scheduling.koordinator.sh/", "node.koordinator.sh/")
-_CLOSE = 0.8
-_Choice = TypeVar("_Choice", bound=StrEnum)
-
-
-def read_resource_spec(annotation: Field) -> ResourceSpec:
+def read_resource_spec(annotation: Field) -> model.ResourceSpec:
     """Return the spec of a resource-spec annotation, absent or not; what does not parse is reported.
 
     Source: koordinator.md, "Keys on the pod".
     """
     parsed = annotation.json()
-    return ResourceSpec(
+    return model.ResourceSpec(
         required_bind=parsed.member(_REQUIRED).text() or "",
         preferred_bind=parsed.member(_PREFERRED).text() or "",
         exclusive=parsed.member(_EXCLUSIVE).text() or "",
@@ -188,7 +179,7 @@ def read_resource_spec(annotation: Field) -> ResourceSpec:
     )
 
 
-def completed_spec(spec: ResourceSpec, bind: str, strict: bool) -> Mapping[str, Any]:
+def completed_spec(spec: model.ResourceSpec, bind: str, strict: bool) -> Mapping[str, Any]:
     """Return the annotation after a pod was bound under a policy, with the policies that were only implied.
 
     Nothing changes if no policy applied. Source: koordinator.md, "What is written".
@@ -203,13 +194,13 @@ def completed_spec(spec: ResourceSpec, bind: str, strict: bool) -> Mapping[str, 
     return completed
 
 
-def read_numa_topology_spec(annotation: Field) -> NumaTopologySpec:
+def read_numa_topology_spec(annotation: Field) -> model.NumaTopologySpec:
     """Return the spec of a numa-topology-spec annotation, absent or not; unknown policies are reported.
 
     Source: koordinator.md, "Keys on the pod".
     """
     parsed = annotation.json()
-    return NumaTopologySpec(
+    return model.NumaTopologySpec(
         _read_choice(parsed.member(_NUMA_POLICY), NumaPolicy, NumaPolicy.NONE),
         _read_choice(parsed.member(_NUMA_EXCLUSIVE), NumaExclusivity, NumaExclusivity.NONE),
     )
@@ -227,7 +218,7 @@ def warn_of_unknown(pod: Pod) -> None:
         document = pod.manifest.annotation(key).json()
         strange = sorted(document.mapping().keys() - set(known))
         for name in strange[:_MOST_NAMED]:
-            document.member(name).warn(f"is not known and has no effect; there are {', '.join(known)}")
+            document.member(name).warn(f"is not known and has no effect; known are {', '.join(known)}")
         if len(strange) > _MOST_NAMED:
             document.warn(f"has {len(strange) - _MOST_NAMED} more members that are not known")
     given = pod.manifest.root.member("metadata").member("annotations").mapping()
@@ -240,15 +231,17 @@ def warn_of_unknown(pod: Pod) -> None:
         pod.manifest.root.member("metadata").member("annotations").warn(more)
 
 
-def _read_choice(field: Field, choices: type[_Choice], default: _Choice) -> _Choice:
+def _read_choice(
+    field: Field, choices: type[_AnnotationChoice], default: _AnnotationChoice
+) -> _AnnotationChoice:
     text = field.text() or default
     if text not in set(choices):
-        field.complain(f"{text!r} is none of {', '.join(choice for choice in choices if choice)}")
+        field.complain(f"{text!r} is not one of {', '.join(choice for choice in choices if choice)}")
         return default
     return choices(text)
 
 
-def read_resource_status(annotation: Field) -> ResourceStatus:
+def read_resource_status(annotation: Field) -> model.ResourceStatus:
     """Return the status of a resource-status annotation, absent or not; what does not parse is reported.
 
     Source: koordinator.md, "Keys on the pod".
@@ -264,10 +257,10 @@ def read_resource_status(annotation: Field) -> ResourceStatus:
             entry.member("node").complain(f"{numa} is negative")
         elif numa is not None:
             by_numa[numa] = {**by_numa.get(numa, {}), **amounts}
-    return ResourceStatus(parsed.member("cpuset").cpu_list() or frozenset(), NumaAmounts(by_numa))
+    return model.ResourceStatus(parsed.member("cpuset").cpu_list() or frozenset(), NumaAmounts(by_numa))
 
 
-def status_document(status: ResourceStatus) -> Mapping[str, Any]:
+def status_document(status: model.ResourceStatus) -> Mapping[str, Any]:
     """Return the annotation of a status, NUMA nodes ascending; empty members are left out.
 
     Source: koordinator.md, "What is written".
@@ -285,7 +278,7 @@ def status_document(status: ResourceStatus) -> Mapping[str, Any]:
 
 
 def written_annotations(
-    spec: ResourceSpec, status: ResourceStatus, bind: BindPolicy, strict: bool
+    spec: model.ResourceSpec, status: model.ResourceStatus, bind: BindPolicy, strict: bool
 ) -> dict[str, str]:
     """Return the resource-status of a pod, if it was given something, and its completed resource-spec.
 

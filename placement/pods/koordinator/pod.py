@@ -2,70 +2,60 @@
 
 from __future__ import annotations
 
-import datetime
-import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
-from placement.common.documents import RESERVATION_API_VERSION
 from placement.common.gang import read_gang
-from placement.common.manifest import Field, Manifest, ManifestReport, Profile, read_duration, read_manifest
-from placement.engine.numa.host import Amounts, BindPolicy, ExclusiveLevel, Holding, PodRefused, RefusalClass
+from placement.common.manifest import Field, Manifest, ManifestReport, Profile
+from placement.engine.numa.host import (
+    BindPolicy,
+    ExclusiveLevel,
+    Holding,
+    PodRefused,
+    RefusalClass,
+    ResourceAmounts,
+)
 from placement.pods.koordinator import annotations as keys
 from placement.pods.manifests.affinity import read_pod_rules
 from placement.pods.manifests.pod import Pod, occupied_amounts, pod_limit, pod_requests, request_amounts
-from placement.pods.manifests.selection import read_node_selection, read_owners, read_term
-from placement.pods.model import (
-    CPUS_MUST_BE_INTEGER,
-    NO_HOLDING,
-    NO_REQUEST,
-    AllocatePolicy,
-    KubeletPolicy,
-    KubernetesQos,
-    PodRequest,
-    PodSpec,
-    QosClass,
-    ReservationAffinity,
-    ReservationTerms,
-    ResourceSpec,
-    RunningPod,
-    SchedulerSettings,
-)
-
-# Pods that look for a node.
-
+from placement.pods.manifests.selection import read_node_selection, read_term
+from placement.pods.manifests.undecided import read_undecided
+from placement.pods.state import model
 
 MECHANISM = "NodeNUMAResource"
 
 
-def read_incoming(pod: Pod, old: Pod | None, settings: SchedulerSettings, report: ManifestReport) -> PodSpec:
-    """Return what a pod asks of hosts under its cluster's settings; `old` is the pod before an update.
+def read_incoming(
+    pod: Pod, old_pod: Pod | None, settings: model.SchedulerSettings, report: ManifestReport
+) -> model.PodSpec:
+    """Return the demand of a pod under its cluster's settings; `old_pod` is the pod before an update.
 
     Raises ManifestError with all findings of the report: broken schema, contradictions, admission rules.
     Source: koordinator.md, "Bound pods", "Admission rules".
     """
-    for violation in admission_violations(pod, settings.profile, old, settings.keeps_sub_priority):
+    for violation in admission_violations(pod, settings.profile, old_pod, settings.keeps_sub_priority):
         report.refuse(violation)
     try:
         request = interpret_pod(pod, settings)
     except PodRefused:
-        request = NO_REQUEST  # admission has a finding about every pod that no host can take
+        request = model.NO_REQUEST  # admission has a finding about every pod that no host can take
     selection = read_node_selection(pod.manifest.root.member("spec"))
     spec = keys.read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC))
     affinity = read_reservation_affinity(pod.manifest.annotation(keys.RESERVATION_AFFINITY))
     parts = _pod_parts(pod, pod.manifest.root)
     report.raise_findings()
+    undecided = read_undecided(pod.manifest.root.softly())
     warn_of_pod(pod, spec, settings, request)
-    return PodSpec(
+    return model.PodSpec(
         **parts,
-        treated_as=keys.qos_with_default(pod, guaranteed=QosClass.LS),
+        treated_as=keys.qos_with_default(pod, guaranteed_qos=model.QosClass.LS),
         warnings=report.warnings,
         request=request,
         spec=spec,
         selection=selection,
         reservation_affinity=affinity,
+        undecided=undecided,
     )
 
 
@@ -79,10 +69,10 @@ def _pod_parts(pod: Pod, root: Field) -> dict[str, Any]:
     }
 
 
-def read_reservation_affinity(annotation: Field) -> ReservationAffinity | None:
+def read_reservation_affinity(annotation: Field) -> model.ReservationAffinity | None:
     """Return the affinity of a reservation-affinity annotation, None if there is none.
 
-    With an affinity the pod must use a reservation. What does not parse is reported.
+    With an affinity the pod must use a reservation. Text that does not parse is reported.
     Source: koordinator.md, "Keys on the pod".
     """
     parsed = annotation.json()
@@ -91,15 +81,15 @@ def read_reservation_affinity(annotation: Field) -> ReservationAffinity | None:
     selector = parsed.member("reservationSelector").members()
     required = parsed.member(keys.REQUIRED_TERMS)
     terms = required.member("reservationSelectorTerms").elements()
-    return ReservationAffinity(
+    return model.ReservationAffinity(
         name=parsed.member("name").text() or "",
         selector=tuple(sorted((key, text.text() or "") for key, text in selector.items())),
         terms=None if required.value is None else tuple(map(read_term, terms)),
     )
 
 
-def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest:
-    """Return what a pod asks of any host.
+def interpret_pod(pod: Pod, settings: model.SchedulerSettings) -> model.PodRequest:
+    """Return the request of a pod to any host.
 
     Annotations that do not parse are reported where the pod's manifest is. Raises PodRefused if no host can
     take the pod. Source: koordinator.md, "Bound pods", "ConstrainedBurst".
@@ -112,7 +102,7 @@ def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest:
     if not pod.host and MECHANISM in hint.member("extensions").mapping():
         designated = keys.read_resource_status(pod.manifest.annotation(keys.RESOURCE_STATUS))
     if not amounts:
-        return NO_REQUEST
+        return model.NO_REQUEST
     required, preferred = _bind_policies(pod, spec, amounts, settings)
     is_bound, burst_limit = bool(required or preferred), None
     bursts = keys.CONSTRAINED_BURST in (spec.required_bind, spec.preferred_bind)
@@ -123,7 +113,7 @@ def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest:
             containers.refuse(f"{keys.CONSTRAINED_BURST} needs a limit of cpu on every container")
         else:
             burst_limit = request_amounts({"cpu": limit}).get("cpu", 0)
-    return PodRequest(
+    return model.PodRequest(
         amounts=amounts,
         need=amounts.get("cpu", 0) // 1000,
         bound=is_bound,
@@ -131,20 +121,20 @@ def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest:
         preferred_bind=preferred,
         exclusive=exclusive_level(spec, settings),
         numa=numa,
-        designated=None if designated is None or designated.is_empty else designated,
+        designated_status=None if designated is None or designated.is_empty else designated,
         ignores_reservations=pod.label(keys.RESERVATION_IGNORED) == "true",
-        uses_ls_pools=settings.follows_design and keys.qos_with_default(pod, QosClass.LS).uses_ls_pools,
+        uses_ls_pools=settings.follows_design and keys.qos_with_default(pod, model.QosClass.LS).uses_ls_pools,
         burst_limit=burst_limit,
         group=exclusivity_group(pod, settings) if is_bound else "",
     )
 
 
 def _bind_policies(
-    pod: Pod, spec: ResourceSpec, amounts: Amounts, settings: SchedulerSettings
+    pod: Pod, spec: model.ResourceSpec, amounts: ResourceAmounts, settings: model.SchedulerSettings
 ) -> tuple[BindPolicy, BindPolicy]:
     """Return the required and the preferred policy of a pod that is bound, else none.
 
-    No preference is the default, too; no requirement stays none. Source: koordinator.md, "Bound pods".
+    No preference means the default; no requirement stays none. Source: koordinator.md, "Bound pods".
     """
     default, known, none = str(settings.default_bind_policy), set(BindPolicy), BindPolicy.NONE
     required = default if spec.required_bind == keys.DEFAULT else spec.required_bind
@@ -154,7 +144,7 @@ def _bind_policies(
         return none, none
     milli_cpus = amounts.get("cpu", 0)
     if milli_cpus % 1000:
-        raise PodRefused(CPUS_MUST_BE_INTEGER, status=RefusalClass.UNRESOLVABLE)
+        raise PodRefused(model.CPUS_MUST_BE_INTEGER, refusal_class=RefusalClass.UNRESOLVABLE)
     if not milli_cpus:
         return none, none
     return (
@@ -163,7 +153,7 @@ def _bind_policies(
     )
 
 
-def exclusive_level(spec: ResourceSpec, settings: SchedulerSettings) -> ExclusiveLevel:
+def exclusive_level(spec: model.ResourceSpec, settings: model.SchedulerSettings) -> ExclusiveLevel:
     """Return the level of a pod with that spec; unknown ones behave as none.
 
     Source: koordinator.md, "Keys on the pod", "Profiles".
@@ -173,16 +163,13 @@ def exclusive_level(spec: ResourceSpec, settings: SchedulerSettings) -> Exclusiv
     return ExclusiveLevel(spec.exclusive) if spec.exclusive in set(ExclusiveLevel) else ExclusiveLevel.NONE
 
 
-def exclusivity_group(pod: Pod, settings: SchedulerSettings) -> str:
+def exclusivity_group(pod: Pod, settings: model.SchedulerSettings) -> str:
     """Return the group that a pod names, empty if none; what cannot be read is reported.
 
     Source: koordinator.md, "Exclusivity groups".
     """
     named = pod.manifest.annotation(keys.EXCLUSIVITY_GROUP).text() or ""
     return named if settings.follows_design else ""
-
-
-# Admission: the rules that a new or updated pod must keep, and warnings about settings without effect.
 
 
 _COLOCATION = frozenset({"kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"})
@@ -194,24 +181,27 @@ _BIND_POLICIES = frozenset({*BindPolicy, keys.DEFAULT, keys.CONSTRAINED_BURST})
 _EXCLUSIVE_POLICIES = frozenset({*ExclusiveLevel, keys.DEFAULT, ""})
 _NOT_PROD = frozenset(keys.PriorityClass) - {keys.PriorityClass.PROD}
 # The priority classes that pods of a class must not have; some must name one.
-_FORBIDDEN = {QosClass.BE: {keys.PriorityClass.UNSET, keys.PriorityClass.PROD}, QosClass.LSR: _NOT_PROD}
-# What they must not name where the label alone selects the class.
-# Source: koordinator.md, "The label alone".
+_FORBIDDEN = {
+    model.QosClass.BE: {keys.PriorityClass.UNSET, keys.PriorityClass.PROD},
+    model.QosClass.LSR: _NOT_PROD,
+}
 
+# The priority classes that pods of a class must not name where the label alone selects the class.
 _CONTRADICTING = {
-    QosClass.BE: {keys.PriorityClass.PROD},
-    **dict.fromkeys((QosClass.LSE, QosClass.LSR), _NOT_PROD - {keys.PriorityClass.UNSET}),
+    model.QosClass.BE: {keys.PriorityClass.PROD},
+    **dict.fromkeys((model.QosClass.LSE, model.QosClass.LSR), _NOT_PROD - {keys.PriorityClass.UNSET}),
 }
 
 
 def admission_violations(
-    pod: Pod, profile: Profile, old: Pod | None = None, check_sub_priority: bool = True
+    pod: Pod, profile: Profile, old_pod: Pod | None = None, check_sub_priority: bool = True
 ) -> list[str]:
     """Return every admission rule that a pod breaks, in the form `<field>: <kind>: <text>`.
 
-    `old` is the pod before an update. Source: koordinator.md, "Admission rules", "Profiles".
+    `old_pod` is the pod before an update. Source: koordinator.md, "Admission rules", "The label alone",
+    "Profiles".
     """
-    violations = list(change_violations(pod, old, check_sub_priority)) if old else []
+    violations = list(change_violations(pod, old_pod, check_sub_priority)) if old_pod else []
     is_design, qos, priority = profile is Profile.DESIGN, keys.raw_qos(pod), keys.raw_priority(pod)
     # Reading it warns of what it should not hold, whatever the class is.
     spec = (
@@ -269,7 +259,7 @@ def cpu_text(quantity: Fraction) -> str:
     return str(quantity) if quantity.denominator == 1 else f"{-(-quantity * 1000 // 1)}m"
 
 
-def change_violations(pod: Pod, old: Pod, check_sub_priority: bool = True) -> Iterator[str]:
+def change_violations(pod: Pod, old_pod: Pod, check_sub_priority: bool = True) -> Iterator[str]:
     """Yield the forbidden changes between two versions of a pod, in the form of `admission_violations`.
 
     Source: koordinator.md, "Admission rules".
@@ -281,73 +271,91 @@ def change_violations(pod: Pod, old: Pod, check_sub_priority: bool = True) -> It
     if check_sub_priority:
         checks.append((f"labels.{keys.SUB_PRIORITY}", lambda pod: pod.label(keys.SUB_PRIORITY)))
     for field, value in checks:
-        if value(pod) != value(old):
+        if value(pod) != value(old_pod):
             yield f'{field}: Invalid value: "{value(pod)}": field is immutable'
 
 
-def warn_of_pod(pod: Pod, spec: ResourceSpec, settings: SchedulerSettings, request: PodRequest) -> None:
+def warn_of_pod(
+    pod: Pod, spec: model.ResourceSpec, settings: model.SchedulerSettings, request: model.PodRequest
+) -> None:
     """Warn of settings that have no effect or a surprising one, each at its place in the manifest.
 
     Source: koordinator.md, "QoS class", "Priority class", "Bound pods", "Warnings and remarks".
     """
+    _warn_of_classes(pod)
+    _warn_of_policies(pod, spec)
+    _warn_of_missing_cpus(pod, settings, request)
+    keys.warn_of_unknown(pod)
+    status = pod.manifest.annotation(keys.RESOURCE_STATUS)
+    if status.value is not None and not pod.host and request.designated_status is None:
+        status.warn("ignored: no scheduling hint names this mechanism")
+    if not settings.follows_design:
+        for inequality in unequal_limit(pod, "cpu"):
+            pod.manifest.root.warn(inequality)
+
+
+def _warn_of_classes(pod: Pod) -> None:
     manifest, label, qos = pod.manifest, pod.manifest.label(keys.QOS_CLASS), keys.raw_qos(pod)
     if label.value is not None and not qos:
         label.warn(f"unknown QoS class {label.value!r} counts as unset")
     if manifest.annotation(keys.QOS_CLASS).value is not None:
         manifest.annotation(keys.QOS_CLASS).warn("ignored: the QoS class is a label")
-    if qos.is_best_effort and keys.kubernetes_qos(pod) is KubernetesQos.GUARANTEED:
+    if qos.is_best_effort and keys.kubernetes_qos(pod) is model.KubernetesQos.GUARANTEED:
         label.warn("BE on a pod that is Guaranteed for Kubernetes")
     priority = manifest.label(keys.PRIORITY_CLASS)
     if priority.value is not None and keys.raw_priority(pod) is keys.PriorityClass.UNSET:
         priority.warn(f"unknown priority class {priority.value!r} counts as unset")
-    annotation = manifest.annotation(keys.RESOURCE_SPEC)
+
+
+def _warn_of_policies(pod: Pod, spec: model.ResourceSpec) -> None:
+    annotation = pod.manifest.annotation(keys.RESOURCE_SPEC)
     for policy in (spec.required_bind, spec.preferred_bind):
         if policy not in _BIND_POLICIES:
             annotation.warn(f"unknown bind policy {policy!r}: the pod gets no CPUs of its own for it")
     if spec.exclusive not in _EXCLUSIVE_POLICIES:
         annotation.warn(f"unknown exclusive policy {spec.exclusive!r} counts as None")
-    group = manifest.annotation(keys.EXCLUSIVITY_GROUP)
+
+
+def _warn_of_missing_cpus(pod: Pod, settings: model.SchedulerSettings, request: model.PodRequest) -> None:
+    """Warn where a pod gets no CPUs of its own although its settings are about them."""
+    label, qos = pod.manifest.label(keys.QOS_CLASS), keys.raw_qos(pod)
+    group = pod.manifest.annotation(keys.EXCLUSIVITY_GROUP)
     if group.value is not None and not qos.owns_cpus:
         group.warn("has no effect: the pod gets no CPUs of its own")
-    if request.amounts and not request.bound and qos.owns_cpus:
-        if keys.is_bound_eligible(pod, settings.guaranteed_qos):
-            label.warn("no known bind policy applies: the pod gets no CPUs of its own")
-        else:
-            must = f"only given CPUs of their own with priority class {keys.PriorityClass.PROD}"
-            label.warn(f"{qos} pods are {must}")
-    keys.warn_of_unknown(pod)
-    status = manifest.annotation(keys.RESOURCE_STATUS)
-    if status.value is not None and not pod.host and request.designated is None:
-        status.warn("ignored: no scheduling hint names this mechanism")
-    if not settings.follows_design:
-        for inequality in unequal_limit(pod, "cpu"):
-            manifest.root.warn(inequality)
-
-
-# Pods that run already: what they hold according to their annotations.
+    if not request.amounts or request.bound or not qos.owns_cpus:
+        return
+    if keys.is_bound_eligible(pod, settings.guaranteed_qos):
+        label.warn("no known bind policy applies: the pod gets no CPUs of its own")
+    else:
+        must = f"only given CPUs of their own with priority class {keys.PriorityClass.PROD}"
+        label.warn(f"{qos} pods are {must}")
 
 
 def read_running(
-    pod: Pod, old: Pod | None, settings: SchedulerSettings, kubelet: KubeletPolicy, report: ManifestReport
-) -> RunningPod:
-    """Return what a pod says about its place on a host with that kubelet; `old` is its former version.
+    pod: Pod,
+    old_pod: Pod | None,
+    settings: model.SchedulerSettings,
+    kubelet: model.KubeletPolicy,
+    report: ManifestReport,
+) -> model.RunningPod:
+    """Return a pod as it is placed on a host with that kubelet; `old_pod` is its former version.
 
     Raises ManifestError if its schema is broken or an update changes what must not change; an unreadable
     resource-status is part of the result. Source: koordinator.md, "Recovery from pods", "Admission rules".
     """
-    if old is not None:
-        for violation in change_violations(pod, old, settings.keeps_sub_priority):
+    if old_pod is not None:
+        for violation in change_violations(pod, old_pod, settings.keeps_sub_priority):
             report.refuse(violation)
     report.raise_findings()
     for violation in admission_violations(pod, settings.profile):
         report.warn(violation)
     status = pod.manifest.annotation(keys.RESOURCE_STATUS)
-    # The NUMA nodes of the shared pools count as far as they are readable (koordinator.md, "CPU lists of
+    # The NUMA nodes of the shared pools count if they are readable (koordinator.md, "CPU lists of
     # containers").
     pools = status.reported_to(ManifestReport()).json().member("cpuSharedPools").elements()
     numa_ids = {entry.member("node").integer() for entry in pools}
     holding, unreadable = read_holding(pod, settings)
-    return RunningPod(
+    return model.RunningPod(
         **_pod_parts(pod, pod.manifest.root.softly()),
         treated_as=keys.running_qos(pod, kubelet),
         phase=pod.phase,
@@ -360,126 +368,18 @@ def read_running(
     )
 
 
-def read_holding(pod: Pod, settings: SchedulerSettings) -> tuple[Holding, tuple[str, ...]]:
-    """Return what a pod holds on its host, and findings if that cannot be read.
+def read_holding(pod: Pod, settings: model.SchedulerSettings) -> tuple[Holding, tuple[str, ...]]:
+    """Return the holding of a pod on its host, and findings if it cannot be read.
 
     It is nothing before it has a host, after it ended, or if it got nothing. A resource-status is taken as it
     is. Source: koordinator.md, "Recovery from pods".
     """
     if not pod.is_assigned:
-        return NO_HOLDING, ()
-    findings = ManifestReport()
-    status = keys.read_resource_status(pod.manifest.annotation(keys.RESOURCE_STATUS).reported_to(findings))
-    if findings.findings or status.is_empty:
-        return NO_HOLDING, findings.findings
+        return model.NO_HOLDING, ()
+    own_report = ManifestReport()
+    status = keys.read_resource_status(pod.manifest.annotation(keys.RESOURCE_STATUS).reported_to(own_report))
+    if own_report.findings or status.is_empty:
+        return model.NO_HOLDING, tuple(map(str, own_report.findings))
     spec = keys.read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC).softly())
     level, group = exclusive_level(spec, settings), exclusivity_group(pod, settings)
     return status.holding(level, keys.raw_qos(pod), group), ()
-
-
-# A Reservation manifest as values: the pod that it keeps a place for, and its terms.
-
-
-KIND = "Reservation"
-DEFAULT_TTL = datetime.timedelta(hours=24)
-_UNDERSTOOD = {"template", "owners", "allocateOnce", "allocatePolicy", "ttl", "expires", "unschedulable"}
-_DEFAULT_POLICY = "Default"
-_ORDER = re.compile(r"[0-9]{1,18}")
-
-
-@dataclass(frozen=True, slots=True)
-class ReservationImport:
-    """A reservation as its manifest describes it; `template` is the Pod that it stands for, without a name.
-
-    `dated`: it says when it was created. `ends`: it names the moment at which it expires, rather than how
-    long it lasts.
-    """
-
-    name: str
-    uid: str
-    template: Mapping[str, Any]
-    terms: ReservationTerms
-    dated: bool
-    ends: bool
-    warnings: tuple[str, ...]
-
-    def seen_first(self, since: datetime.datetime) -> ReservationImport:
-        """Return the reservation with a time that began at `since`, unless it says when it was created."""
-        if self.dated:
-            return self
-        end = self.terms.expires_at
-        if end is not None and not self.ends:
-            end += since - self.terms.since
-        return replace(self, terms=replace(self.terms, since=since, expires_at=end))
-
-
-def import_reservation(document: Mapping[str, Any], now: datetime.datetime) -> ReservationImport:
-    """Return what a parsed Reservation says; its template is not judged, that is for `import_pod`.
-
-    Its time begins at its creationTimestamp, else now. Raises ManifestError with everything that is wrong.
-    Source: koordinator.md, "Reservations".
-    """
-    report = ManifestReport()
-    manifest = read_manifest(document, RESERVATION_API_VERSION, KIND, report)
-    metadata, spec = manifest.root.member("metadata"), manifest.root.member("spec")
-    created = _moment(metadata.member("creationTimestamp"))
-    name, uid = manifest.name.text() or "", manifest.uid.text() or ""
-    pod = spec.member("template")
-    kept, pod_spec = pod.member("metadata").mapping(), dict(pod.member("spec").mapping())
-    if not pod_spec:
-        pod.member("spec").refuse("is missing")
-    kept = {key: kept[key] for key in ("namespace", "labels", "annotations") if kept.get(key) is not None}
-    labels, order = metadata.member("labels").members(), manifest.label(keys.RESERVATION_ORDER)
-    owners = read_owners(spec.member("owners"))
-    allocate_once = spec.member("allocateOnce").flag(default=True) is not False
-    policy, policies = spec.member("allocatePolicy").text() or "", set(AllocatePolicy)
-    if policy and policy != _DEFAULT_POLICY and policy not in policies:
-        given = f"{policy!r} is none of {_DEFAULT_POLICY}, Aligned, Restricted"
-        spec.member("allocatePolicy").refuse(given)
-    expires_at, number = _end(spec, created or now), order.text() or ""
-    if number and not _ORDER.fullmatch(number):
-        order.warn(f"{number!r} is no number; ignored")
-        number = ""
-    terms = ReservationTerms(
-        owners=owners,
-        since=created or now,
-        allocate_once=allocate_once,
-        policy=AllocatePolicy(policy) if policy in policies else AllocatePolicy.DEFAULT,
-        expires_at=expires_at,
-        order=int(number or 0),
-        labels={key: label.text() or "" for key, label in labels.items()},
-        unschedulable=spec.member("unschedulable").flag(default=False) is True,
-    )
-    report.raise_findings()
-    for unknown in sorted(spec.mapping().keys() - _UNDERSTOOD):
-        spec.member(unknown).warn("has no effect here")
-    template = {"apiVersion": "v1", "kind": "Pod", "metadata": kept, "spec": pod_spec, "status": {}}
-    ends = spec.member("expires").value is not None
-    return ReservationImport(name, uid, template, terms, created is not None, ends, report.warnings)
-
-
-def _end(spec: Field, begin: datetime.datetime) -> datetime.datetime | None:
-    """Return when a reservation that begins at `begin` expires; a ttl of 0 is never."""
-    ttl, expires = spec.member("ttl"), spec.member("expires")
-    if expires.value is not None:
-        if ttl.value is not None:
-            ttl.refuse("there is expires, too, and only one of them may be given")
-        return _moment(expires)
-    lasts = DEFAULT_TTL if ttl.value is None else read_duration(ttl)
-    try:
-        return begin + lasts if lasts else None
-    except OverflowError:
-        ttl.refuse("is too long")
-        return None
-
-
-def _moment(field: Field) -> datetime.datetime | None:
-    text = field.text()
-    if text is None:
-        return None
-    try:
-        found = datetime.datetime.fromisoformat(text)
-        return found.astimezone(datetime.UTC).replace(tzinfo=None) if found.tzinfo else found
-    except (ValueError, OverflowError):
-        field.refuse(f"{text[:60]!r} is no time such as 2026-01-31T12:00:00Z")
-        return None

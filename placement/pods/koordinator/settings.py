@@ -11,7 +11,7 @@ from placement.common.manifest import Field, ManifestReport, Profile, shown
 from placement.engine.domain.errors import BadRequest
 from placement.engine.numa.host import BindPolicy, ExclusiveLevel, NumaPolicy, NumaStrategy
 from placement.engine.scoring.order import DEFAULT_SCORING, POD_SCORING
-from placement.pods.model import QosClass, SchedulerSettings
+from placement.pods.state.model import QosClass, SchedulerSettings
 
 PROFILE = "profile"
 NODE_LABELS = "nodeLabels"
@@ -24,7 +24,7 @@ _SUB_PRIORITY = "subPriorityImmutable"
 _OWN = (PROFILE, NODE_LABELS, _BIND, _EXCLUSIVE, _NUMA, _STRATEGY, _GUARANTEED, _SUB_PRIORITY)
 SETTINGS = frozenset({*_OWN, SCORING, *FORMER.values()})
 _MOST_LABELS = 64
-_Choice = TypeVar("_Choice", bound=StrEnum)
+_SettingChoice = TypeVar("_SettingChoice", bound=StrEnum)
 _Scoring = TypeVar("_Scoring")
 
 
@@ -34,7 +34,8 @@ def scheduler_settings(document: Mapping[str, Any]) -> SchedulerSettings:
     Raises ManifestError naming every field that is wrong. Source: koordinator.md, "Scheduler settings".
     """
     report = ManifestReport()
-    fields = {name: Field(name, document.get(name), report) for name in SETTINGS}
+    body = Field("", document, report)
+    fields = {name: body.member(name) for name in SETTINGS}
     settings = SchedulerSettings(
         profile=_choice(fields[PROFILE], Profile, Profile.DESIGN),
         default_bind_policy=_choice(fields[_BIND], BindPolicy, BindPolicy.FULL_PCPUS),
@@ -70,13 +71,13 @@ def _read_labels(labels: Field) -> tuple[str, ...]:
     return tuple(filter(None, keys))
 
 
-def _choice(field: Field, choices: Iterable[_Choice], default: _Choice) -> _Choice:
+def _choice(field: Field, choices: Iterable[_SettingChoice], default: _SettingChoice) -> _SettingChoice:
     text = field.text()
     if field.value is None:
         return default
     by_name = {str(choice): choice for choice in choices}
     if text is None or text not in by_name:
-        field.refuse(f"{shown(field.value)} is none of {', '.join(map(repr, by_name))}")
+        field.refuse(f"{shown(field.value)} is not one of {', '.join(map(repr, by_name))}")
         return default
     return by_name[text]
 
@@ -90,5 +91,6 @@ def _scored(
     try:
         return read(document)
     except BadRequest as refused:
-        report.refuse(str(refused))
+        for finding in refused.findings:
+            report.refuse(finding.what, finding.place)
         return default

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from placement.common.manifest import Field, ManifestReport
 from placement.pods.manifests.selection import LabelSelector, Requirement, read_label_selector
 
-Labels = tuple[tuple[str, str], ...]
+LabelPairs = tuple[tuple[str, str], ...]
 """Labels in the order of their keys."""
-Bearer = tuple[str, Labels]
+Bearer = tuple[str, LabelPairs]
 """The namespace and the labels of a pod: all that others choose it by."""
 
 # Every namespace has this label, and it is the only one that follows from its name.
@@ -25,27 +25,33 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 class PodSelector(NamedTuple):
     """Pods by their labels and namespaces; without `labels` there are none.
 
-    They are in one of `namespaces`, or in a namespace that `by_name` selects by the label with its name.
+    They are in one of `namespaces`, or in a namespace that `namespace_selector` selects by the label with its
+    name.
     """
 
     labels: LabelSelector | None
     namespaces: tuple[str, ...]
-    by_name: LabelSelector | None = None
+    namespace_selector: LabelSelector | None = None
 
     def __str__(self) -> str:
         """Return the pods in readable form."""
         if self.labels is None:
             return "no pods"
         where = [f"namespace {name}" for name in self.namespaces]
-        if self.by_name is not None:
-            where.append(f"namespaces with {self.by_name}" if self.by_name.requirements else "any namespace")
+        if self.namespace_selector is not None:
+            where.append(
+                f"namespaces with {self.namespace_selector}"
+                if self.namespace_selector.requirements
+                else "any namespace"
+            )
         return f"pods with {str(self.labels) or 'any labels'} in {' or '.join(where)}"
 
     def selects(self, bearer: Bearer) -> bool:
         """Return whether a pod is one of them (Kubernetes: label selectors, namespaces)."""
         namespace, labels = bearer
         covers = namespace in self.namespaces or (
-            self.by_name is not None and self.by_name.holds({_NAMESPACE_NAME: namespace})
+            self.namespace_selector is not None
+            and self.namespace_selector.holds({_NAMESPACE_NAME: namespace})
         )
         return self.labels is not None and covers and self.labels.holds(dict(labels))
 
@@ -66,7 +72,9 @@ class PodTerm(NamedTuple):
         members = {
             "labelSelector": None if pods.labels is None else pods.labels.document(),
             "namespaces": list(pods.namespaces),
-            "namespaceSelector": None if pods.by_name is None else pods.by_name.document(),
+            "namespaceSelector": None
+            if pods.namespace_selector is None
+            else pods.namespace_selector.document(),
             "topologyKey": self.topology_key,
         }
         return {key: member for key, member in members.items() if member not in (None, [])}
@@ -83,16 +91,16 @@ class WeightedTerm(NamedTuple):
 class PodAffinity:
     """The terms of a pod for and against other pods, required ones and preferred ones."""
 
-    near: tuple[PodTerm, ...] = ()
-    apart: tuple[PodTerm, ...] = ()
-    rather_near: tuple[WeightedTerm, ...] = ()
-    rather_apart: tuple[WeightedTerm, ...] = ()
+    near_terms: tuple[PodTerm, ...] = ()
+    apart_terms: tuple[PodTerm, ...] = ()
+    preferred_near_terms: tuple[WeightedTerm, ...] = ()
+    preferred_apart_terms: tuple[WeightedTerm, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """Return the affinity as Kubernetes writes it, with namespaces and labels filled in."""
         sides = (
-            ("podAffinity", self.near, self.rather_near),
-            ("podAntiAffinity", self.apart, self.rather_apart),
+            ("podAffinity", self.near_terms, self.preferred_near_terms),
+            ("podAntiAffinity", self.apart_terms, self.preferred_apart_terms),
         )
         return {
             side: {
@@ -109,8 +117,8 @@ class PodAffinity:
 NO_AFFINITY = PodAffinity()
 
 
-def pod_labels(metadata: Field) -> Labels:
-    """Return the labels in the metadata of a pod; labels that are no texts are left out."""
+def pod_labels(metadata: Field) -> LabelPairs:
+    """Return the labels in the metadata of a pod; labels must be texts, or are left out."""
     labels = metadata.member("labels").members()
     texts = ((key, label.value) for key, label in sorted(labels.items()))
     return tuple((key, text) for key, text in texts if isinstance(text, str))
@@ -126,19 +134,19 @@ def stored_affinity(document: Mapping[str, Any] | None, bearer: Bearer) -> PodAf
 def _read_affinity(affinity: Field, bearer: Bearer) -> PodAffinity:
     """Return the terms in `Pod.spec.affinity` of the pod with this namespace and these labels.
 
-    What breaks the schema is reported, and so are selectors of namespaces by labels other than their name:
+    Breaches of the schema are reported, and selectors of namespaces by labels other than their name:
     these are not known here. Source: Kubernetes podAffinity, podAntiAffinity.
     """
     if affinity.value is None:
         return NO_AFFINITY
     near, apart = affinity.member("podAffinity"), affinity.member("podAntiAffinity")
-    found = PodAffinity(
+    pod_affinity = PodAffinity(
         tuple(each.term for each in _read_terms(near.member(_REQUIRED), bearer)),
         tuple(each.term for each in _read_terms(apart.member(_REQUIRED), bearer)),
         tuple(_read_terms(near.member(_PREFERRED), bearer, are_weighted=True)),
         tuple(_read_terms(apart.member(_PREFERRED), bearer, are_weighted=True)),
     )
-    return NO_AFFINITY if found == NO_AFFINITY else found
+    return NO_AFFINITY if pod_affinity == NO_AFFINITY else pod_affinity
 
 
 def _read_terms(terms: Field, bearer: Bearer, *, are_weighted: bool = False) -> Iterator[WeightedTerm]:
@@ -166,8 +174,8 @@ def _read_pods(term: Field, bearer: Bearer) -> PodSelector | None:
     """Return the pods of a term; None if what cannot be read of it would narrow them."""
     namespace, own = bearer
     # A part of a selector means more pods than all of it.
-    found = ManifestReport()
-    read, labels = term.reported_to(found), None
+    own_report = ManifestReport()
+    read, labels = term.reported_to(own_report), None
     if read.member("labelSelector").value is not None:
         requirements = (
             *read_label_selector(read.member("labelSelector")).requirements,
@@ -175,7 +183,7 @@ def _read_pods(term: Field, bearer: Bearer) -> PodSelector | None:
             *_same_labels(read.member("mismatchLabelKeys"), own, "NotIn"),
         )
         labels = LabelSelector(tuple(dict.fromkeys(requirements)))
-    is_clear = not term.report.include(found)
+    is_clear = not term.report.include(own_report)
     namespaces, selector = term.member("namespaces"), term.member("namespaceSelector")
     named = tuple(name.text() or "" for name in namespaces.elements())
     by_name = _read_namespaces(selector)
@@ -189,9 +197,9 @@ def _read_namespaces(selector: Field) -> LabelSelector | None:
     """Return the namespaces that a selector means; None if there is none that can be read."""
     if selector.value is None:
         return None
-    found = ManifestReport()
-    read = read_label_selector(selector.reported_to(found))
-    is_clear = not selector.report.include(found)
+    own_report = ManifestReport()
+    read = read_label_selector(selector.reported_to(own_report))
+    is_clear = not selector.report.include(own_report)
     unknown = _unknown_labels(read)
     if unknown:
         selector.complain(
@@ -200,20 +208,17 @@ def _read_namespaces(selector: Field) -> LabelSelector | None:
     return read if is_clear and not unknown else None
 
 
-def _unknown_labels(namespaces: LabelSelector) -> list[str]:
-    return sorted({each.key for each in namespaces.requirements} - {_NAMESPACE_NAME})
+def _unknown_labels(selector: LabelSelector) -> list[str]:
+    return sorted({each.key for each in selector.requirements} - {_NAMESPACE_NAME})
 
 
-def _same_labels(keys: Field, own: Labels, operator: str = "In") -> Iterator[Requirement]:
+def _same_labels(keys: Field, own_labels: LabelPairs, operator: str = "In") -> Iterator[Requirement]:
     """Yield requirements to have the pod's own labels at these keys, or not to; keys it lacks are skipped."""
-    labels = dict(own)
+    labels = dict(own_labels)
     for key in keys.elements():
         text = key.text() or ""
         if text in labels:
             yield Requirement(text, operator, (labels[text],))
-
-
-# How pods are to be spread over places: `topologySpreadConstraints` of a pod.
 
 
 _REFUSES, _PREFERS = "DoNotSchedule", "ScheduleAnyway"
@@ -279,9 +284,6 @@ def _choice(field: Field, words: tuple[str, ...], default: str) -> str:
     return word
 
 
-# What a pod says about placed pods: which it wants near, which apart, and how it is to be spread.
-
-
 @dataclass(frozen=True)
 class PodRules:
     """The namespace and labels by which others choose a pod, its affinity, and how it is to be spread."""
@@ -298,7 +300,7 @@ class PodRules:
     @cached_property
     def refuse(self) -> bool:
         """Return whether its own rules may keep this pod off nodes because of placed pods."""
-        required = self.affinity.near or self.affinity.apart
+        required = self.affinity.near_terms or self.affinity.apart_terms
         return bool(required) or any(each.is_required for each in self.spread)
 
 
@@ -309,9 +311,6 @@ def read_pod_rules(pod: Field, namespace: str) -> PodRules:
     affinity = _read_affinity(spec.member("affinity"), bearer)
     constraints = spec.member("topologySpreadConstraints").elements()
     return PodRules(bearer, affinity, tuple(_read_constraint(each, bearer) for each in constraints))
-
-
-# Manifests that are not checked yet, and may hold anything.
 
 
 def may_require(pod: Mapping[str, Any]) -> bool:

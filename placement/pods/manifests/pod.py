@@ -1,4 +1,4 @@
-"""A Kubernetes pod as far as its CPUs and memory go, and what it requests as a whole."""
+"""The CPUs and memory of a Kubernetes pod, and its requests as a whole."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from placement.allocations.kubernetes_resources import base_amount
 from placement.common.manifest import Field, Manifest, ManifestReport, read_manifest
 from placement.common.pod_identity import ENDED_PHASES, resize_is_infeasible
-from placement.engine.numa.host import Amounts
+from placement.engine.numa.host import ResourceAmounts
 
 Quantities = Mapping[str, Fraction]
 """Quantities by Kubernetes resource name, in the resource's base unit."""
@@ -19,7 +19,7 @@ Quantities = Mapping[str, Fraction]
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container with its requests and limits; a limit without request is a request, too.
+    """A container with its requests and limits; a limit without a request is also a request.
 
     `is_sidecar`: an init container that keeps running beside the others.
     """
@@ -116,7 +116,7 @@ def _read_resources(resources: Field) -> tuple[Quantities, Quantities]:
 
 
 def _read_quantities(quantities: Field) -> Quantities:
-    read = {name: quantity.quantity(name) for name, quantity in quantities.members().items()}
+    read = {name: quantity.quantity_or_zero(name) for name, quantity in quantities.members().items()}
     return {name: quantity for name, quantity in read.items() if quantity is not None}
 
 
@@ -130,7 +130,7 @@ def pod_requests(pod: Pod) -> Quantities:
 
 
 def occupied_amounts(pod: Pod) -> Quantities:
-    """Return what a running pod takes of its node: its requests, or more during a resize in place."""
+    """Return the quantities that a running pod occupies: its requests, or more during a resize in place."""
     status = pod.manifest.root.member("status").softly()
     is_infeasible = resize_is_infeasible(pod.manifest.root.mapping())
     by_name = {
@@ -183,13 +183,13 @@ def _effective(
     return _sum(({**effective, **of_the_pod_level}, pod.overhead))
 
 
-def request_amounts(quantities: Quantities) -> Amounts:
+def request_amounts(quantities: Quantities) -> ResourceAmounts:
     """Return requests in the units of NUMA accounts, rounded up, without requests of nothing."""
     amounts = {name: base_amount(name, quantity, ceil) for name, quantity in quantities.items()}
     return {name: amount for name, amount in amounts.items() if amount}
 
 
-def quantities(amounts: Amounts) -> dict[str, str]:
+def quantities(amounts: ResourceAmounts) -> dict[str, str]:
     """Return the amounts as Kubernetes writes them."""
     texts = {name: str(amount) for name, amount in amounts.items()}
     if "cpu" in amounts:

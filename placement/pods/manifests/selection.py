@@ -12,7 +12,8 @@ from placement.common.manifest import CLOSED, Field, ManifestReport
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _REFUSING = frozenset({"NoSchedule", "NoExecute"})
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_INTEGER = re.compile(r"([+-]?)0*([0-9]{1,19})")
+_LARGEST = 2**63 - 1
 
 
 class Taint(NamedTuple):
@@ -54,7 +55,7 @@ def _read_toleration(entry: Field) -> Toleration:
     elif not key and operator != "Exists":
         entry.member("operator").refuse("must be Exists when the key is empty")
     if effect and effect not in _EFFECTS:
-        entry.member("effect").refuse(f"{effect!r} is none of {', '.join(_EFFECTS)}")
+        entry.member("effect").refuse(f"{effect!r} is not one of {', '.join(_EFFECTS)}")
     return Toleration(key, operator == "Exists", _text(entry, "value"), effect)
 
 
@@ -120,33 +121,41 @@ class Requirement(NamedTuple):
             return text in self.values
         if self.operator == "NotIn":
             return text not in self.values
-        if text is None or not _INTEGER.fullmatch(text):
+        number, bound = _integer(text or ""), _integer(self.values[0])
+        if number is None or bound is None:
             return False
-        return int(text) > int(self.values[0]) if self.operator == "Gt" else int(text) < int(self.values[0])
+        return number > bound if self.operator == "Gt" else number < bound
+
+
+def _integer(text: str) -> int | None:
+    """Return the integer of 64 bits that a text is, None if it is another text."""
+    match = _INTEGER.fullmatch(text)
+    number = int(f"{match[1]}{match[2]}") if match else None
+    return number if number is not None and -_LARGEST - 1 <= number <= _LARGEST else None
 
 
 class Term(NamedTuple):
     """A term of requirements that must all hold; without any it holds nowhere."""
 
-    labels: tuple[Requirement, ...]
-    fields: tuple[Requirement, ...]
+    label_requirements: tuple[Requirement, ...]
+    field_requirements: tuple[Requirement, ...]
 
     def __str__(self) -> str:
         """Return the term in readable form."""
-        return " and ".join(map(str, (*self.labels, *self.fields)))
+        return " and ".join(map(str, (*self.label_requirements, *self.field_requirements)))
 
     @property
     def says_anything(self) -> bool:
         """Return whether there is any requirement."""
-        return bool(self.labels or self.fields)
+        return bool(self.label_requirements or self.field_requirements)
 
     def holds(self, attributes: NodeAttributes) -> bool:
         """Return whether it holds for the node."""
         if not self.says_anything:
             return False
         name = {"metadata.name": attributes.name}
-        return all(each.holds(attributes.labels) for each in self.labels) and all(
-            each.holds(name) for each in self.fields
+        return all(each.holds(attributes.labels) for each in self.label_requirements) and all(
+            each.holds(name) for each in self.field_requirements
         )
 
 
@@ -190,9 +199,11 @@ def read_requirement(each: Field, operators: Collection[str] = _OPERATORS) -> Re
     operator = each.member("operator").text() or ""
     values = tuple(value.text() or "" for value in each.member("values").elements())
     if operator not in operators:
-        each.member("operator").refuse(f"{operator!r} is none of {', '.join(operators)}")
-    elif operator in ("Gt", "Lt") and not (len(values) == 1 and _INTEGER.fullmatch(values[0])):
+        each.member("operator").refuse(f"{operator!r} is not one of {', '.join(operators)}")
+    elif operator in ("Gt", "Lt") and len(values) != 1:
         each.member("values").refuse(f"{operator} takes one integer")
+    elif operator in ("Gt", "Lt") and _integer(values[0]) is None:
+        each.member("values").warn(f"{values[0][:60]!r} is not an integer of 64 bits, so it holds nowhere")
     elif operator in ("In", "NotIn") and not values:
         each.member("values").refuse(f"{operator} takes at least one value")
     return Requirement(each.member("key").text() or "", operator, values)
@@ -250,14 +261,14 @@ _REFERENCE = ("uid", "name", "kind", "apiVersion")
 
 _CONDITIONS = ("object", "controller", "labelSelector")
 
-Texts = tuple[tuple[str, str], ...]
+TextPairs = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Controller:
     """A reference to the owner of a pod: texts that must be equal, and whether it must be its controller."""
 
-    texts: Texts
+    texts: TextPairs
     namespace: str = ""
     controller: bool | None = None
 
@@ -283,7 +294,7 @@ class Controller:
 class ReservationOwner:
     """One kind of pods that own a reservation; all that is given must hold."""
 
-    pod: Texts | None = None
+    pod: TextPairs | None = None
     controller: Controller | None = None
     selector: LabelSelector | None = None
 
@@ -317,22 +328,22 @@ def read_owners(owners: Field) -> tuple[ReservationOwner, ...]:
     """
     found = []
     for owner in owners.elements():
-        pod, controller, selector = (owner.member(name) for name in _CONDITIONS)
-        if pod.value is None and controller.value is None and selector.value is None:
+        pod, controller_field, selector = (owner.member(name) for name in _CONDITIONS)
+        if pod.value is None and controller_field.value is None and selector.value is None:
             owner.refuse(f"needs one of {', '.join(_CONDITIONS)}")
         texts = None if pod.value is None else _texts(pod, _OBJECT)
-        reference = None
-        if controller.value is not None:
-            own, flag = _texts(controller, _REFERENCE), controller.member("controller")
-            namespace = controller.member("namespace").text() or ""
-            reference = Controller(own, namespace, None if flag.value is None else flag.flag(default=False))
+        controller = None
+        if controller_field.value is not None:
+            own, flag = _texts(controller_field, _REFERENCE), controller_field.member("controller")
+            namespace = controller_field.member("namespace").text() or ""
+            controller = Controller(own, namespace, None if flag.value is None else flag.flag(default=False))
         labels = None if selector.value is None else read_label_selector(selector)
-        found.append(ReservationOwner(texts, reference, labels))
+        found.append(ReservationOwner(texts, controller, labels))
     if not found:
         owners.refuse("a reservation needs at least one owner")
     return tuple(found)
 
 
-def _texts(reference: Field, names: tuple[str, ...]) -> Texts:
+def _texts(reference: Field, names: tuple[str, ...]) -> TextPairs:
     texts = ((name, reference.member(name).text()) for name in names)
     return tuple((name, text) for name, text in texts if text)

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from placement.engine.domain import request_scope
-from placement.engine.domain.errors import NotFound
-from placement.engine.domain.identifiers import portions
+from placement.engine.domain.errors import NameKind, NamesOf, NotFound
+from placement.engine.domain.portions import portions
 from placement.storage import tables
+from placement.storage.changes import CLUSTER_CHANGED, record_change
 from placement.storage.database import Executor, Transaction
-from placement.storage.feed import CLUSTER_CHANGED, record_change
 
 _clusters = tables.clusters
 _nodes = tables.nodes
@@ -79,6 +79,16 @@ def aggregates_called(connection: Executor) -> list[Aggregate]:
     return [Aggregate(*row) for row in connection.execute(_aggregate)]
 
 
+def aggregates_named(connection: Executor, names: Collection[str]) -> list[Aggregate]:
+    """Return the aggregates that have one of the names, in order of their UUIDs."""
+    name = sa.func.coalesce(_clusters.c.name, _aggregates.c.name)
+    aggregates: list[Aggregate] = []
+    for some in portions(sorted(names), _AT_ONCE):
+        rows = connection.execute(_aggregate.where(name.in_(some)).order_by(_aggregates.c.uuid))
+        aggregates += (Aggregate(*row) for row in rows)
+    return aggregates
+
+
 def aggregates_with(connection: Executor, ids: Collection[int]) -> dict[int, list[Aggregate]]:
     """Return the aggregates that providers are in, by provider id."""
     pairs = tables.provider_aggregates
@@ -88,6 +98,21 @@ def aggregates_with(connection: Executor, ids: Collection[int]) -> dict[int, lis
     for row in connection.execute(statement.where(owner.in_(sorted(ids))).order_by(_aggregates.c.uuid)):
         found[row[-1]].append(Aggregate(*row[:-1]))
     return found
+
+
+def aggregates_by_id(connection: Executor, ids: Collection[int]) -> dict[int, Aggregate]:
+    """Return some aggregates by their ids, as far as they may be seen."""
+    statement = _aggregate.where(_aggregates.c.id.in_(sorted(ids)))
+    rows = connection.execute(statement.where(_may_be_seen()))
+    return {row[0]: Aggregate(*row) for row in rows}
+
+
+def _may_be_seen() -> sa.ColumnElement[bool]:
+    """Return the condition that an aggregate is not that of a cluster which is hidden from the caller."""
+    visible = request_scope.visible_clusters()
+    if visible is None:
+        return sa.true()
+    return _clusters.c.name.is_(None) | _clusters.c.name.in_(sorted(visible))
 
 
 def lock_aggregate(transaction: Transaction, uuid: str) -> Aggregate | None:
@@ -134,9 +159,7 @@ def aggregates_after(
         statement = statement.where(number > 0)
     if among is not None:
         statement = statement.where(_aggregates.c.uuid.in_(sorted(among)))
-    visible = request_scope.visible_clusters()
-    if visible is not None:
-        statement = statement.where(_clusters.c.name.is_(None) | _clusters.c.name.in_(sorted(visible)))
+    statement = statement.where(_may_be_seen())
     rows = connection.execute(statement.order_by(_aggregates.c.id).limit(count))
     return [ListedAggregate(*row) for row in rows]
 
@@ -318,12 +341,12 @@ class NewNode(NamedTuple):
     topology_manifest: dict[str, Any] | None
 
 
-def insert_nodes(transaction: Transaction, cluster_id: int, fresh: Sequence[NewNode]) -> dict[str, int]:
+def insert_nodes(transaction: Transaction, cluster_id: int, new_nodes: Sequence[NewNode]) -> dict[str, int]:
     """Insert nodes; return their ids by name."""
-    if not fresh:
+    if not new_nodes:
         return {}
     common = {"cluster_id": cluster_id, "created_at": transaction.now}
-    rows = [{**node._asdict(), **common} for node in fresh]
+    rows = [{**node._asdict(), **common} for node in new_nodes]
     inserted = transaction.execute(sa.insert(_nodes).returning(_nodes.c.name, _nodes.c.id), rows)
     return {row[0]: row[1] for row in inserted}
 
@@ -368,7 +391,7 @@ def found(connection: Executor, name: str) -> Cluster:
     """Return the cluster of this name. Raises NotFound."""
     cluster = find(connection, name)
     if cluster is None:
-        raise unknown(name)
+        raise unknown(name, none_found(connection, name))
     return cluster
 
 
@@ -378,19 +401,48 @@ def find(connection: Executor, name: str) -> Cluster | None:
     return find_cluster(connection, name) if NAME.fullmatch(name) and request_scope.admits(name) else None
 
 
-def unknown(name: str) -> NotFound:
-    """Return the error for a cluster that does not exist."""
-    return NotFound(f"No cluster {name} found", code="placement.cluster.not_found")
+def none_found(connection: Executor, name: str) -> str:
+    """Return in words that there is no cluster of this name; an aggregate of the name is spoken of."""
+    words = f"No cluster {name} found"
+    # Bound callers learn of nothing outside their clusters.
+    is_looked_up = request_scope.visible_clusters() is None and name.isprintable() and len(name) <= 255
+    if is_looked_up and aggregates_named(connection, [name]):
+        return f"{words}; {name} is an aggregate: --aggregate or member_of asks for it"
+    return words
+
+
+def unknown(name: str, words: str | None = None) -> NotFound:
+    """Return the error for a cluster that does not exist, in `words` if there is more to say."""
+    return NotFound(
+        words or f"No cluster {name} found",
+        code="placement.cluster.not_found",
+        value=name,
+        known=NamesOf(NameKind.CLUSTER),
+    )
 
 
 def unknown_node(name: str, node_name: str) -> NotFound:
     """Return the error for a node that does not exist."""
-    return NotFound(f"No node {node_name} found in cluster {name}", code="placement.node.not_found")
+    return NotFound(
+        f"No node {node_name} found in cluster {name}",
+        code="placement.node.not_found",
+        value=node_name,
+        known=NamesOf(NameKind.NODE, name),
+    )
 
 
 def unknown_pod(name: str, namespace: str, pod: str) -> NotFound:
     """Return the error for a pod that does not exist, or for a reservation, which has no namespace."""
     if not namespace:
-        message = f"No reservation {pod} found in cluster {name}"
-        return NotFound(message, code="placement.reservation.not_found")
-    return NotFound(f"No pod {namespace}/{pod} found in cluster {name}", code="placement.pod.not_found")
+        return NotFound(
+            f"No reservation {pod} found in cluster {name}",
+            code="placement.reservation.not_found",
+            value=pod,
+            known=NamesOf(NameKind.RESERVATION, name),
+        )
+    return NotFound(
+        f"No pod {namespace}/{pod} found in cluster {name}",
+        code="placement.pod.not_found",
+        value=f"{namespace}/{pod}",
+        known=NamesOf(NameKind.POD, name),
+    )

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from placement.engine.domain.identifiers import portions
 from placement.engine.domain.inventories import Inventory
+from placement.engine.domain.portions import portions
 from placement.providers.statements import names
 from placement.storage import tables
 from placement.storage.database import Executor, RowStatement, Transaction
@@ -123,7 +123,7 @@ def insert(transaction: Transaction, wanted: Sequence[tuple[int, int, Inventory]
 
 
 def update(transaction: Transaction, wanted: Sequence[tuple[int, int, Inventory]]) -> None:
-    """Replace records; what is used of them stays."""
+    """Replace records; their usage stays."""
     _write(transaction, _UPDATE, wanted)
 
 

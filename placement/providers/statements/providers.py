@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from placement.engine.domain.audit import Action, TargetKind
-from placement.engine.domain.identifiers import portions
+from placement.engine.domain.portions import portions
 from placement.storage import tables
 from placement.storage.backends.backend import Backend
+from placement.storage.changes import PROVIDER_DELETED, record_change
 from placement.storage.database import Executor, RowStatement, Transaction
-from placement.storage.feed import PROVIDER_DELETED, record_change
 from placement.storage.tables import CONTENT, Revision
 
 # Any number; all processes that re-parent providers of one database must use the same one.
@@ -95,7 +95,7 @@ def lock_and_stamp(
     raised_ids: Collection[int] = (),
     unraised_ids: Collection[int] = (),
 ) -> dict[str, int]:
-    """Lock and stamp providers with a change of use; `raised` ones get the next generation, too.
+    """Lock and stamp providers with a change of use; `raised` ones also get the next generation.
 
     Returns their ids by uuid. If the transaction changes more than their use, it stamps again, by `advance`.
     """
@@ -116,14 +116,16 @@ def lock_trees(transaction: Transaction, *, shared: bool) -> None:
     transaction.backend.lock_number(transaction.connection, _TREES_LOCK, shared=shared)
 
 
-def insert(transaction: Transaction, uuid: str, name: str, parent: LockedProvider | None = None) -> int:
+def insert(
+    transaction: Transaction, uuid: str, name: str, parent_provider: LockedProvider | None = None
+) -> int:
     """Insert a provider of generation 0; return its id, or 0 if its uuid or name is taken."""
     values = {
         "uuid": uuid,
         "name": name,
         "generation": 0,
-        "parent_provider_id": parent.id if parent else None,
-        "root_provider_id": parent.root_id if parent else None,
+        "parent_provider_id": parent_provider.id if parent_provider else None,
+        "root_provider_id": parent_provider.root_id if parent_provider else None,
         "revision": transaction.stamp,
         "created_at": transaction.now,
     }
@@ -131,7 +133,7 @@ def insert(transaction: Transaction, uuid: str, name: str, parent: LockedProvide
     id_ = transaction.execute(statement).scalar_one_or_none()
     if id_ is None:
         return 0
-    if parent is None:
+    if parent_provider is None:
         transaction.execute(sa.update(_self).where(_self.c.id == id_).values(root_provider_id=id_))
     return int(id_)
 
@@ -165,14 +167,20 @@ def subtree(transaction: Transaction, locked: LockedProvider) -> set[int]:
 
 
 def move(
-    transaction: Transaction, locked: LockedProvider, parent: LockedProvider | None, members: Iterable[int]
+    transaction: Transaction,
+    locked: LockedProvider,
+    parent_provider: LockedProvider | None,
+    members: Iterable[int],
 ) -> None:
     """Put a provider with its subtree (`members`) below another parent, or make it a root."""
-    root_id = parent.root_id if parent else locked.id
+    root_id = parent_provider.root_id if parent_provider else locked.id
     for some in portions(sorted(members), _AT_ONCE):
         moved = {"root_provider_id": root_id, "revision": transaction.stamp}
         transaction.execute(sa.update(_self).where(_self.c.id.in_(some)).values(moved))
-    placed = {"parent_provider_id": parent.id if parent else None, "updated_at": transaction.now}
+    placed = {
+        "parent_provider_id": parent_provider.id if parent_provider else None,
+        "updated_at": transaction.now,
+    }
     transaction.execute(sa.update(_self).where(_self.c.id == locked.id).values(placed))
 
 
@@ -273,7 +281,7 @@ def listed(
     uuid: str | None = None,
     ids: Collection[int] | None = None,
 ) -> list[Provider]:
-    """Return providers in creation order, narrowed by what is given."""
+    """Return providers in creation order, narrowed by the given filters."""
     statement = _provider.order_by(_self.c.id)
     if name is not None:
         statement = statement.where(_self.c.name == name)
@@ -449,16 +457,16 @@ _ADD_TRAITS = RowStatement(
 
 
 def insert_providers(
-    transaction: Transaction, rows: Sequence[NewProvider], cluster_id: int | None
+    transaction: Transaction, new_providers: Sequence[NewProvider], cluster_id: int | None
 ) -> dict[str, int]:
     """Insert providers; return their ids by uuid. Providers with a taken name or uuid are left out."""
-    if not rows:
+    if not new_providers:
         return {}
     found = _INSERT.run(
-        transaction, rows, cluster_id=cluster_id, now=transaction.now, **transaction.stamp_parameters
+        transaction, new_providers, cluster_id=cluster_id, now=transaction.now, **transaction.stamp_parameters
     )
     ids = {row[0]: row[1] for row in found}
-    roots = [ids[row.uuid] for row in rows if row.root_id is None and row.uuid in ids]
+    roots = [ids[row.uuid] for row in new_providers if row.root_id is None and row.uuid in ids]
     if roots:
         transaction.execute(sa.update(_self).where(_self.c.id.in_(roots)).values(root_provider_id=_self.c.id))
     return ids

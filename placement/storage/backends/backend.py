@@ -1,4 +1,4 @@
-"""The one protocol behind which PostgreSQL and SQLite differ: what a database does in its own way.
+"""The one protocol of databases: PostgreSQL and SQLite differ behind it, and nowhere else.
 
 Everything else in the service is written once. It asks the backend to do a thing, or for a fact of this
 protocol, never which database it is.
@@ -16,8 +16,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import sqlalchemy as sa
 
 from placement.engine.domain.errors import BadRequest
-from placement.engine.forest.providers import NumberColumn
+from placement.storage.claim_rows import NewClaims, NewPod
 from placement.storage.failures import Diagnosis
+from placement.storage.records import ColumnReader
 
 LOG = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ class Lookout(Protocol):
         """
 
 
-class Backend(Protocol):
+class Backend(ColumnReader, Protocol):
     """A database: how to reach it, and the statements and errors in which databases differ.
 
     What is done here suits a database that needs nothing of the kind: a file that one writer has to itself
@@ -147,13 +148,13 @@ class Backend(Protocol):
     # -- errors of the driver -----------------------------------------------------------------------
 
     def diagnose(self, error: BaseException, *, is_lost: bool) -> Diagnosis | None:
-        """Return what is wrong, None for a fault of ours; `is_lost`: the connection cannot be used."""
+        """Return the diagnosis of an error, None for a fault of ours; `is_lost`: of a lost connection."""
 
     def stays_broken(self, error: BaseException) -> bool:
         """Return whether a connection is of no use after this error, although the driver goes on with it."""
 
     def leaves_in_doubt(self, error: BaseException) -> bool:
-        """Return whether the server may have committed what was sent before this error cut the connection."""
+        """Return whether the server may have committed before this error cut the connection."""
 
     # -- statements ---------------------------------------------------------------------------------
 
@@ -191,34 +192,22 @@ class Backend(Protocol):
         """Return the parameters of `given_rows`; there must be rows."""
 
     def claim_at_once(
-        self, single_write: Callable[[], AbstractContextManager[SingleWrite]], values: Sequence[Any]
+        self, single_write: Callable[[], AbstractContextManager[SingleWrite]], claims: NewClaims
     ) -> bool:
-        """Write a claim of new consumers by one statement; see allocations.claims.
+        """Write a claim of new consumers by one statement; see allocations.new_claims.
 
         Returns False, with nothing done, if that cannot be. Raises TryAgain, OutcomeUnknown, Unavailable.
         """
         return False
 
     def place_at_once(
-        self, single_write: Callable[[], AbstractContextManager[SingleWrite]], values: Sequence[Any]
+        self, single_write: Callable[[], AbstractContextManager[SingleWrite]], pod: NewPod
     ) -> Stamped | None:
-        """Write a new pod on a node by one statement; see pods.statements.
+        """Write a new pod on a node by one statement; see pods.store.statements.
 
         Returns None, with nothing done, if that cannot be. Raises TryAgain, OutcomeUnknown, Unavailable.
         """
         return None
-
-    # -- reading very many rows ---------------------------------------------------------------------
-
-    @staticmethod
-    def among(column: sa.ColumnElement[Any], values: Sequence[int] | Sequence[str]) -> sa.ColumnElement[bool]:
-        """Return the condition that a column of ids or texts is one of any number of them."""
-
-    def columns(self, connection: sa.Connection, statement: sa.Select[Any]) -> list[NumberColumn]:
-        """Return the rows of a query by column: 64-bit integers, or floats where its column is a Float.
-
-        All values are numbers, none is null.
-        """
 
     # -- looking at what changed --------------------------------------------------------------------
 
@@ -257,6 +246,12 @@ _SEVERAL = re.compile(
 )
 _HOST = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]*)(?::(?P<port>\d*))?")
 _STANDARD_PORT = "5432"
+# Galera is reached like these two.
+_IMPORTED = ("mysql", "mariadb")
+_MOVING = (
+    "; `placement import` copies a database of MySQL, MariaDB or Galera into one of these, "
+    'see "From MySQL, MariaDB or Galera" in docs/moving.md'
+)
 
 
 def supported(url: str, parameters: str = "") -> sa.URL:
@@ -279,7 +274,10 @@ def supported(url: str, parameters: str = "") -> sa.URL:
             return parsed.update_query_dict({"target_session_attrs": "read-write"})
         return parsed
     if parsed.drivername not in ("sqlite", "sqlite+pysqlite", DRIVER):
-        raise BadRequest(f"connection: {parsed.drivername} is not supported, only sqlite and postgresql")
+        hint = _MOVING if parsed.get_backend_name() in _IMPORTED else ""
+        raise BadRequest(
+            f"connection: {parsed.drivername} is not supported, only sqlite and postgresql{hint}"
+        )
     return parsed
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
 import select
 import sys
 import time
 from array import array
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
-from uuid import uuid4
 
 import orjson
 import psycopg2
@@ -20,153 +18,20 @@ import psycopg2.errors
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
+from placement.common import clock
 from placement.engine.domain import request_scope
 from placement.engine.forest.providers import NumberColumn
-from placement.storage import clock, failures, records, tables
+from placement.storage import tables
 from placement.storage.backends import postgresql_claims
 from placement.storage.backends.backend import Backend, History, SingleWrite, Stamped, described_server
 from placement.storage.backends.postgresql_driver import GRACE_SECONDS, Dialect, WatchedConnection
+from placement.storage.backends.postgresql_errors import diagnosis_of, is_undecided, state_of
+from placement.storage.backends.postgresql_lookout import HORIZON, ServerLookout
+from placement.storage.claim_rows import NewClaims, NewPod
 from placement.storage.failures import Diagnosis
 from placement.storage.tables import Revision
 
-# The questions to PostgreSQL about changes: statements that are prepared once in each session that looks.
-
-
-# A look is quick; one that takes longer may wait on a dead connection.
-_QUICK_SECONDS = 5.0
-# The witness of the history. On PostgreSQL the only row of this table never changes.
-_WITNESS = (
-    "SELECT 'history' AS kind, 0 AS reference, xmin::text::bigint AS revision, 0 AS root, "
-    "tableoid::bigint AS cluster FROM change_counter"
-)
-_LOOK = f"""
-    SELECT 'horizon' AS kind, 0 AS reference,
-           pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS revision, 0 AS root, 0::bigint AS cluster
-    UNION ALL
-    {_WITNESS}
-    UNION ALL
-    SELECT 'changed', id, revision::text::bigint, root_provider_id, cluster_id
-      FROM resource_providers WHERE revision >= $1
-    UNION ALL
-    SELECT kind, reference, revision::text::bigint, 0, 0 FROM changes WHERE revision >= $1
-    UNION ALL
-    SELECT 'rules', id, rules_generation::bigint, 0, 0
-      FROM clusters WHERE id = ANY($2) AND rules_generation > 0
-"""
-
-
-def _is_given(column: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
-    return column == sa.any_(sa.literal_column("$1"))
-
-
-@cache
-def _text(statement: sa.CompoundSelect[Any]) -> str:
-    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
-    return str(statement.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
-
-
-_RECORDS = records.everything_about(_is_given)
-_NODE_PARTS = records.together(_is_given, sa.literal_column("$2", sa.Integer))
-_HORIZON = f"""
-    SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, revision, cluster
-      FROM (SELECT 1) AS one LEFT JOIN ({_WITNESS}) AS witness ON true
-"""
-
-
-class ServerLookout:
-    """A session that has the statements of looks prepared: planning them would cost more than running them.
-
-    Each write stamps the providers it touches with its transaction id. A look remembers the oldest
-    transaction that was still running (the horizon); whatever becomes visible later carries that stamp or a
-    newer one, in whatever order the writers commit. Rows may be reported twice, never missed.
-    """
-
-    def __init__(self, connection: sa.Connection) -> None:
-        # The names are of one session, so that a pooler cannot have another session answer.
-        name = uuid4().hex
-        # Few rows are ever new, whatever statistics from before a bulk load say. Where many are, parallel
-        # workers of the server would take longer to begin than to help.
-        connection.exec_driver_sql(
-            "SET enable_seqscan = off; SET max_parallel_workers_per_gather = 0; "
-            f"PREPARE placement_look_{name}(xid8, integer[]) AS {_LOOK}; "
-            f"PREPARE placement_records_{name}(integer[]) AS {_text(_RECORDS.statement)}; "
-            f"PREPARE placement_nodes_{name}(integer[], integer) AS {_text(_NODE_PARTS.statement)}"
-        )
-        self._driver: Any = connection.connection.dbapi_connection
-        self._look = f"EXECUTE placement_look_{name}(%s, %s)"
-        self._records = f"EXECUTE placement_records_{name}(%s)"
-        self._nodes = f"EXECUTE placement_nodes_{name}(%s, %s)"
-
-    def rows(self, horizon: int, clusters: Collection[int], *, is_quick: bool) -> Sequence[Any]:
-        usual = self._driver.patience
-        if is_quick:
-            self._driver.patience = _QUICK_SECONDS
-        try:
-            return self._asked(self._look, str(int(horizon)), list(clusters))
-        finally:
-            self._driver.patience = usual
-
-    def records(self, ids: Sequence[int]) -> Sequence[Sequence[Any]]:
-        return _RECORDS.parted(self._asked(self._records, list(ids)))
-
-    def node_parts(self, cluster_id: int, roots: Collection[int]) -> Sequence[Sequence[Any]]:
-        return _NODE_PARTS.parted(self._asked(self._nodes, list(roots), cluster_id))
-
-    def _asked(self, statement: str, *parameters: object) -> Sequence[Any]:
-        # Every search looks; asking the driver itself takes half of the time.
-        with self._driver.cursor() as cursor:
-            cursor.execute(statement, parameters)
-            found: Sequence[Any] = cursor.fetchall()
-        return found
-
-
-# The meaning of the errors of PostgreSQL and of its driver.
-
-
-# SQLSTATE, whole or its class.
-_STATES = {
-    "40P01": failures.CONCURRENT, "40001": failures.CONCURRENT, "55P03": failures.CONCURRENT,
-    "55006": failures.CONCURRENT,
-    "23505": failures.FASTER, "23503": failures.FASTER,
-    "57014": failures.SLOW, "25P03": failures.SLOW,
-    "53100": failures.FULL, "53300": failures.NO_CONNECTION, "53": failures.MEMORY, "54": failures.MEMORY,
-    "25006": failures.READ_ONLY,
-    "57P03": failures.CHANGING, "57P": failures.CHANGING,
-    "3D000": failures.MISSING, "28": failures.LOGIN, "42501": failures.RIGHTS,
-    "42P01": failures.TABLES, "42703": failures.TABLES, "42883": failures.TABLES, "3F000": failures.TABLES,
-    "26000": failures.POOLER, "42P05": failures.POOLER,
-    "58": failures.DAMAGED, "XX": failures.DAMAGED, "08": failures.GONE,
-}  # fmt: skip
-# A refused connection has no SQLSTATE for the driver; these are words of libpq and of English servers.
-_WORDS = (
-    (
-        re.compile(r"too many (clients|connections)|connection slots|no more connections"),
-        failures.NO_CONNECTION,
-    ),
-    (re.compile(r"the database system is|not currently accepting connections"), failures.CHANGING),
-    (re.compile(r"database \"?.*\"? does not exist|no such database"), failures.MISSING),
-    (
-        re.compile(
-            r"authentication failed|role .* does not exist|no password supplied|no pg_hba\.conf entry|"
-            r"not permitted to log in|permission denied for database"
-        ),
-        failures.LOGIN,
-    ),
-    (re.compile(r"session is read-only|server is in hot standby mode"), failures.READ_ONLY),
-    (re.compile(r"unsupported startup parameter|prepared statement .* does not exist"), failures.POOLER),
-)
-_OF_DRIVER = frozenset({"OperationalError", "InterfaceError", "InternalError", "DatabaseError"})
-# The connection, the server, its files or its program failed, so it did not decide on what was sent.
-_UNDECIDED = frozenset({"57", "08", "58", "XX"})
-
-
-def _state(error: BaseException) -> str | None:
-    return getattr(error, "pgcode", None)
-
-
-# The backend, and the bounds of what is waited for.
-
-
+# The bounds of what is waited for.
 STATEMENT_SECONDS = 30.0
 _LOCK_SECONDS = 10.0
 _CONNECT_SECONDS, _LEAST_CONNECT_SECONDS = 5, 2
@@ -208,7 +73,7 @@ class PostgreSQL(Backend):
     has_claim_statement = True
     stamp = sa.func.pg_current_xact_id(type_=Revision())
     stamp_text = "pg_current_xact_id()"
-    horizon = _HORIZON
+    horizon = HORIZON
     # The moment is a snapshot of the transactions that were over: in whatever order they commit, none is
     # reported twice and none is missed.
     moment = "CAST(pg_current_snapshot() AS text)"
@@ -350,25 +215,16 @@ class PostgreSQL(Backend):
     # -- errors of the driver -----------------------------------------------------------------------
 
     def diagnose(self, error: BaseException, *, is_lost: bool) -> Diagnosis | None:
-        """Return what is wrong, by SQLSTATE and by words."""
-        state = _state(error)
-        if state is not None:
-            known = next((_STATES[key] for key in (state, state[:3], state[:2]) if key in _STATES), None)
-            if known is not None:
-                return known
-        if is_lost or type(error).__name__ in _OF_DRIVER:
-            words = str(error)
-            return next((diagnosis for pattern, diagnosis in _WORDS if pattern.search(words)), failures.GONE)
-        return None
+        """Return the diagnosis of an error, by SQLSTATE and by words."""
+        return diagnosis_of(error, is_lost=is_lost)
 
     def stays_broken(self, error: BaseException) -> bool:
         """Return whether this server takes no writes; another of the hosts may take them."""
-        return _state(error) == "25006"
+        return state_of(error) == "25006"
 
     def leaves_in_doubt(self, error: BaseException) -> bool:
         """Return whether the server has not reported that it refused."""
-        state = _state(error)
-        return state is None or state[:2] in _UNDECIDED
+        return is_undecided(error)
 
     # -- statements ---------------------------------------------------------------------------------
 
@@ -412,16 +268,16 @@ class PostgreSQL(Backend):
         return {name: _array(values, type_) for (name, type_), values in given}
 
     def claim_at_once(
-        self, single_write: Callable[[], AbstractContextManager[SingleWrite]], values: Sequence[Any]
+        self, single_write: Callable[[], AbstractContextManager[SingleWrite]], claims: NewClaims
     ) -> bool:
         with single_write() as write:
-            return postgresql_claims.claim(write, values, self._limits())
+            return postgresql_claims.claim(write, claims, self._limits())
 
     def place_at_once(
-        self, single_write: Callable[[], AbstractContextManager[SingleWrite]], values: Sequence[Any]
+        self, single_write: Callable[[], AbstractContextManager[SingleWrite]], pod: NewPod
     ) -> Stamped | None:
         with single_write() as write:
-            return postgresql_claims.place(write, values, self._limits())
+            return postgresql_claims.place(write, pod, self._limits())
 
     # -- reading very many rows ---------------------------------------------------------------------
 

@@ -2,6 +2,12 @@
 
 Connections are in autocommit mode all their lives, and transactions are begun and ended by statements that
 say all there is to say. So returning a connection to the pool sends nothing, and cannot fail.
+
+Waiting for a database server that says nothing any more has an end. The driver waits inside of libpq, where
+nothing of Python can interrupt it. So every connection notes until when its present statement may run, and
+one thread per process shuts the sockets of late connections. The statement then fails as when the server had
+gone. TCP's own timeouts do not help here: a server that is stopped or behind a dead proxy still acknowledges
+what it is sent.
 """
 
 from __future__ import annotations
@@ -24,14 +30,6 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2, PGExecutionContext_psycopg2
 
 from placement.engine.domain import request_scope
-
-# An end to waiting for a database server that says nothing any more.
-#
-# The driver waits inside of libpq, where nothing of Python can interrupt it. So every connection notes until
-# when its present statement may run, and one thread per process shuts the sockets of late connections.
-# The statement then fails as when the server had gone. TCP's own timeouts do not help here: a server that is
-# stopped or behind a dead proxy still acknowledges what it is sent.
-
 
 # Longer than the server takes to end a statement by itself: if it is alive, its answer says more.
 _PATIENCE_SECONDS = 35.0

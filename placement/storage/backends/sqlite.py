@@ -23,10 +23,7 @@ from placement.storage.backends.backend import HISTORY_KEY, Backend
 from placement.storage.failures import Diagnosis, OutcomeUnknown
 from placement.storage.tables import Revision
 
-# The meaning of the errors of SQLite.
-
-
-# Primary result codes.
+# The meaning of errors, by primary result codes.
 _CODES = {
     sqlite3.SQLITE_BUSY: failures.LOCKED,
     sqlite3.SQLITE_LOCKED: failures.LOCKED,
@@ -218,7 +215,7 @@ class SQLite(Backend):
     # -- errors of the driver -----------------------------------------------------------------------
 
     def diagnose(self, error: BaseException, *, is_lost: bool) -> Diagnosis | None:
-        """Return what is wrong, by result codes."""
+        """Return the diagnosis of an error, by result codes."""
         if not isinstance(error, sqlite3.Error):
             return failures.GONE if is_lost else None
         code = _code(error)

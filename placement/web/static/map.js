@@ -28,7 +28,7 @@ const isDark = () => {
   return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 };
 
-// What has none of it is seen, and does not catch the eye.
+// A cell that offers none is seen, and does not catch the eye.
 const QUIET = () => (isDark() ? "#6c7887" : "#8a94a3");
 
 // Thousands are apart as elsewhere on the pages, whatever the language of the browser.
@@ -73,6 +73,7 @@ class FleetMap {
     const head = JSON.parse(new TextDecoder().decode(new Uint8Array(body, 4, size))), start = 4 + size;
     const column = (kind, name, count) => new kind(body, start + head.offsets[name], count);
     this.head = head;
+    this.closed = new Set(head.closed);
     this.ids = column(head.id_bytes === 4 ? Uint32Array : Float64Array, "ids", head.count);
     this.levels = column(Uint8Array, "levels", head.count);
     const ends = column(Uint32Array, "groups", head.groups.length + 1);
@@ -159,7 +160,7 @@ class FleetMap {
       }
     }
     context.putImageData(image, 0, 0);
-    this.hasMarks = this.levels.some((level) => level > 100);
+    this.hasMarks = this.closed.size > 0 || this.levels.some((level) => level > 100);
     this.drawScale(stops);
     this.draw();
   }
@@ -254,14 +255,17 @@ class FleetMap {
     context.textAlign = "start";
   }
 
-  // What colour alone would tell: a stroke where there is none of it, a cross where there is too much.
+  // What colour does not tell: a stroke where none is offered, a cross where there is too much, a frame where
+  // a host is closed.
   drawMarks(context, group, seen) {
     const { scale } = this.view, from = scale * .35, to = scale * .65;
-    const paths = { none: new Path2D(), over: new Path2D() };
+    const paths = { none: new Path2D(), over: new Path2D(), closed: new Path2D() };
     for (let row = seen.begin; row < seen.end; row++) for (let column = seen.first; column < seen.last; column++) {
       const at = group.from + row * group.columns + column, level = at < group.to ? this.levels[at] : 0;
+      const left = seen.left + column * scale, above = seen.top + row * scale;
+      if (at < group.to && this.closed.has(at)) paths.closed.rect(left + scale * .12, above + scale * .12, scale * .76, scale * .76);
       if (level <= 100) continue;
-      const left = seen.left + column * scale, above = seen.top + row * scale, path = level === NOTHING ? paths.none : paths.over;
+      const path = level === NOTHING ? paths.none : paths.over;
       if (level === NOTHING && scale >= NUMBERS_FROM) continue;
       path.moveTo(left + from, above + to); path.lineTo(left + to, above + from);
       if (level !== NOTHING && scale < NUMBERS_FROM) { path.moveTo(left + from, above + from); path.lineTo(left + to, above + to); }
@@ -269,6 +273,12 @@ class FleetMap {
     context.lineWidth = 1;
     context.strokeStyle = QUIET(); context.stroke(paths.none);
     context.strokeStyle = "#ffffff"; context.stroke(paths.over);
+    // Light and dark in turn, to be seen on any colour.
+    context.lineWidth = 2;
+    context.strokeStyle = "#ffffff"; context.stroke(paths.closed);
+    context.setLineDash([3, 3]);
+    context.strokeStyle = "#10151c"; context.stroke(paths.closed);
+    context.setLineDash([]);
   }
 
   drawCursor(context, text) {
@@ -334,7 +344,7 @@ class FleetMap {
 
   show(place, at) {
     const host = this.known.get(at), level = this.levels[at], group = this.groupOf(at);
-    const lines = [host ? host.name : "…", `${level === NOTHING ? "none of it" : `${level} %`}${host && host.whole ? `, ${host.text}` : ""}`, [at >= group.from + group.hosts ? "shared storage" : "", group.kind === "none" ? "" : `${group.kind} ${group.name}`].filter(Boolean).join(" of ")];
+    const lines = [host ? host.name : "…", `${level === NOTHING ? "offers none" : `${level} %`}${host && host.whole ? `, ${host.text}` : ""}`, [this.closed.has(at) ? "closed" : at >= group.from + group.hosts ? "shared storage" : "", group.kind === "none" ? "" : `${group.kind} ${group.name}`].filter(Boolean).join(" of ")];
     const name = document.createElement("strong");
     name.textContent = lines[0];
     this.tip.replaceChildren(name, document.createTextNode(lines[1]), document.createElement("br"), document.createTextNode(lines[2]));
@@ -347,7 +357,7 @@ class FleetMap {
 
   tell(at) {
     const host = this.known.get(at);
-    if (host) this.say(`${host.name}, ${host.group_name}: ${host.percent === null ? "none of it" : `${host.percent} percent, ${host.text}`}`);
+    if (host) this.say(`${host.name}, ${host.group_name}${this.closed.has(at) ? ", closed" : ""}: ${host.percent === null ? "offers none" : `${host.percent} percent, ${host.text}`}`);
   }
 
   open(at) { if (at >= 0) location.href = `${this.around.dataset.go}/${this.ids[at]}`; }

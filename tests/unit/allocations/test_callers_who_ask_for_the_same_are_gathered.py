@@ -11,11 +11,11 @@ from tests.patience import PATIENCE_SECONDS, eventually
 
 
 class Room:
-    """A gathering, the callers of which it can hold up."""
+    """Callers of a coalescer that the test holds up."""
 
     def __init__(self, work: Callable[[Sequence[int]], Sequence[str | None]], **limits: float) -> None:
         given = {"most": 4, "patience_seconds": PATIENCE_SECONDS, **limits}
-        self.gathering: RequestCoalescer[int, str] = RequestCoalescer(work, **given)
+        self.coalescer: RequestCoalescer[int, str] = RequestCoalescer(work, **given)
         self.pool = ThreadPoolExecutor(16)
         self.is_busy, self.may_go = threading.Event(), threading.Event()
 
@@ -29,7 +29,7 @@ class Room:
                 raise failing
             return f"{number} alone"
 
-        asked = self.pool.submit(self.gathering.ask, "key", number, alone)
+        asked = self.pool.submit(self.coalescer.ask, "key", number, alone)
         assert self.is_busy.wait(PATIENCE_SECONDS)
         return asked
 
@@ -38,11 +38,11 @@ class Room:
         asked = []
         for number in numbers:
             asked.append(self.ask(number))
-            eventually(len(asked), lambda: len(self.gathering._waiting["key"]))
+            eventually(len(asked), lambda: len(self.coalescer._waiting["key"]))
         return asked
 
     def ask(self, number: int, key: str = "key") -> Future[str]:
-        return self.pool.submit(self.gathering.ask, key, number, lambda: f"{number} alone")
+        return self.pool.submit(self.coalescer.ask, key, number, lambda: f"{number} alone")
 
 
 def results(asked: Sequence[Future[str]]) -> list[str]:
@@ -61,7 +61,7 @@ def rooms() -> Iterator[Callable[..., Room]]:
     for each in made:
         each.may_go.set()
         each.pool.shutdown()
-        assert each.gathering._waiting == {}
+        assert each.coalescer._waiting == {}
 
 
 def test_who_waits_is_served_with_the_others_who_wait(rooms):
@@ -113,14 +113,14 @@ def test_who_waited_too_long_serves_the_others_and_whoever_was_late_calls_nobody
     room = rooms(work)
     first = room.held_up(0)
     others = room.asking(1, 2)
-    room.gathering._patience_seconds = 0
+    room.coalescer._patience_seconds = 0
     others.append(room.ask(3))
     eventually([[3, 1, 2]], lambda: crowds)
-    room.gathering._patience_seconds = PATIENCE_SECONDS
+    room.coalescer._patience_seconds = PATIENCE_SECONDS
     (last,) = room.asking(4)
     room.may_go.set()
     assert first.result(PATIENCE_SECONDS) == "0 alone"
-    assert [caller.asked for caller in room.gathering._waiting["key"]] == [4]
+    assert [caller.asked for caller in room.coalescer._waiting["key"]] == [4]
     may_end.set()
     assert results(others) == ["1 together", "2 together", "3 together"]
     assert last.result(PATIENCE_SECONDS) == "4 alone"

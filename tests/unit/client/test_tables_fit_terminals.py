@@ -7,10 +7,12 @@ from argparse import Namespace
 
 import pytest
 
+from placement.client.cells import amounts, lines
 from placement.client.client import Client, ServiceError
 from placement.client.commands.allocation import _dedicated_cpus
-from placement.client.display import folded
-from placement.client.formats import WrappedTable, Yaml, amounts, heading, lines
+from placement.client.formats import Yaml
+from placement.client.provider_names import fold
+from placement.client.tables import WrappedTable, heading
 
 UUID = "08ca8feb-1496-4ab3-9cc5-9c9c113f4fcf"
 NAMES = ("#", "Name", "Text", "Amounts", "UUID")
@@ -75,7 +77,7 @@ def test_the_least_important_columns_go_first(capsys):
         header = written(width, first=("UUID", "Text")).splitlines()[1]
         assert [name.strip() for name in header.strip("|").split("|")] == names
     told = capsys.readouterr().err.splitlines()
-    assert told[0] == "Left out: UUID; --wide shows all, -c COLUMN chooses."
+    assert told[0] == "Hidden columns: UUID. Show all with --wide, or choose with -c COLUMN."
 
 
 @pytest.mark.parametrize("how", [{"columns": ("UUID",)}, {"wide": True}])
@@ -103,7 +105,7 @@ def test_cores_are_folded_and_hosts_are_not():
         ("edge/edge-01/core-1-4", {"PCPU": 2}),
     ]
     cores = [("edge/edge-01/core-0-[1-3,7]", {"PCPU": 2}, 4), *((*each, 1) for each in held[-2:])]
-    assert list(folded(held)) == [*((*each, 1) for each in held[:2]), *cores]
+    assert list(fold(held)) == [*((*each, 1) for each in held[:2]), *cores]
 
 
 @pytest.mark.parametrize("status", [403, 404, None, 401, 500, 503])

@@ -74,7 +74,7 @@ def test_yaml_is_read_as_kubernetes_reads_it():
     [
         (b"kind: Pod\nspec: {a: .nan}", "Pod.spec.a: must be a finite number"),
         (b"kind: Pod\nspec: [{1: 2}]", r"Pod.spec\[0\]: every key must be text, not int"),
-        (b"x: !!binary aGVsbG8=", "x: bytes is no kind of value"),
+        (b"x: !!binary aGVsbG8=", "x: bytes is not a JSON value"),
         (b'{"a": [9223372036854775808]}', r"a\[0\]: the number does not fit into 64 bits"),
         (b'a: "x\\0y"', "a: contains a NUL character"),
     ],

@@ -4,8 +4,11 @@ import pytest
 
 from placement.allocations.candidates import SearchSettings
 from placement.http.worker.lanes import Lanes, WorkerLimits
+from placement.pods.services.clusters import Clusters
+from placement.pods.store.cache import ClusterCache
+from placement.providers.view import ForestKeeper
 from placement.server import settings
-from placement.use_cases import UseCases
+from placement.wiring import use_cases_on
 from tests.server import BACKENDS, database_url
 
 
@@ -20,10 +23,10 @@ def test_the_pool_has_a_connection_for_all(backend: str, monkeypatch: pytest.Mon
     with database_url(backend) as url:
         monkeypatch.setenv("OS_PLACEMENT_DATABASE__CONNECTION", url)
         database = settings.open_database(settings.load([]))
-        use_cases = UseCases(database, SearchSettings())
-        use_cases.clusters.put("edge", {})
-        use_cases.forest.current()
-        use_cases.cluster_cache.snapshot("edge")
+        registry = use_cases_on(database, SearchSettings())
+        registry[Clusters].put("edge", {})
+        registry[ForestKeeper].current()
+        registry[ClusterCache].snapshot("edge")
         kept = database.connections()["used"]
         # Health, the removal of old records and [capacity] watch.
         others = 3

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from placement.http.credentials import KnownCredentials, SharedMemory, digest_of
-from placement.http.worker import exchange
+from placement.http.worker import connection, exchange
 
 SESSION = "t.2c1f"
 
@@ -121,5 +121,5 @@ def test_a_session_is_found_below_the_prefix_of_a_proxy(monkeypatch, headers, va
     request: Any = SimpleNamespace(
         path="/placement/ui/hosts", headers=[*headers, ("COOKIE", f"placement_session={SESSION}")]
     )
-    assert exchange.path_of(request) == expected
+    assert connection.path_of(request) == expected
     assert (exchange.credential_of(request) is not None) == (expected == "/ui/hosts")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from placement.http.auth import BadTokens, Tokens
+from placement.http.strategies.tokens import BadTokens, Tokens
 
 ROOT = Path(__file__).resolve().parents[3]
 SECRET = "an-example-of-a-token-that-is-long-enough"

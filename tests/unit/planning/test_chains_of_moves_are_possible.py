@@ -5,10 +5,11 @@ import pytest
 from placement.engine.domain.groups import CandidateQuery, RequestGroup
 from placement.engine.forest.inventories import Draw
 from placement.engine.search.budget import Budget
-from placement.planning.board import Spot
+from placement.planning.evictions import EvictionPlanner
 from placement.planning.goals import Goals
-from placement.planning.making_room import AtMost, EvictionPlanner, PlanLimits
-from tests.planning import NUMA, Cluster, Guest, Scene, dedicated, guest, provider, shared
+from placement.planning.limits import AtMost, PlanLimits
+from placement.planning.simulation import Spot
+from tests.planning import NUMA, Cluster, Guest, Scene, dedicated, guest, provider, shared, ways_to_place
 
 P, DISK, OTHER_DISK, Q, DISK_OF_Q = (provider(number).uuid for number in range(1, 6))
 FAST = "CUSTOM_FAST"
@@ -43,10 +44,10 @@ def test_what_comes_back_takes_no_room_that_is_promised_before_it_is_there():
         holder(3, CandidateQuery((memory(2), disk())), MEMORY_MB=(P, 2), DISK_GB=(DISK, 2)),
     ]
     scene = Scene(Cluster(providers, guests), MOST)
-    wish = scene.wish(CandidateQuery((memory(2, P),)))
-    reached = Goals(scene.board, scene.maker, MOST).fit(wish, 1, lambda: False)
+    demand = scene.demand(CandidateQuery((memory(2, P),)))
+    reached = Goals(scene.simulation, scene.planner, MOST).fit(demand, 1, lambda: False)
     assert (reached.achieved, reached.complete) == (0, True)
-    assert scene.board.moved == []
+    assert scene.simulation.relocations == []
 
 
 def test_a_move_that_waits_for_others_counts_for_limits():
@@ -64,12 +65,12 @@ def test_a_move_that_waits_for_others_counts_for_limits():
     for allowed in (1, 2):
         scene = Scene(Cluster(hosts, guests), MOST)
         limits = PlanLimits(MOST, at_most=[AtMost(allowed, project_id="p")])
-        goals = Goals(scene.board, EvictionPlanner(scene.board, limits, Budget()), MOST)
-        reached = goals.fit(scene.wish(asked), 1, lambda: False)
+        goals = Goals(scene.simulation, EvictionPlanner(scene.simulation, limits, Budget()), MOST)
+        reached = goals.fit(scene.demand(asked), 1, lambda: False)
         # The one on P goes to Q once the other has left it.
         made = [] if allowed == 1 else [guests[1].uuid, guests[0].uuid]
         assert (reached.achieved, reached.complete) == (len(made) // 2, True)
-        assert [each.consumer.uuid for each in scene.board.moved] == made
+        assert [each.consumer.uuid for each in scene.simulation.relocations] == made
 
 
 FULL, FIRST, SECOND, OTHER, NODE, FLAT, EMPTY = (provider(number).uuid for number in range(1, 8))
@@ -90,34 +91,34 @@ def scene() -> Scene:
     settled = holder(1, dedicated(2, 1), PCPU=(FIRST, 2), MEMORY_MB=(FIRST, 1))
     wanderer = holder(2, shared(1, 1), VCPU=(FLAT, 1), MEMORY_MB=(FLAT, 1))
     made = Scene(Cluster(providers, [settled, wanderer]), 3)
-    made.ground.take([cores(made, SECOND, 2)])
+    made.forest.take([cores(made, SECOND, 2)])
     return made
 
 
 def cores(scene: Scene, uuid: str, amount: int) -> Draw:
-    return Draw(scene.ground.row_of_uuid(uuid), scene.world.classes["PCPU"], amount)
+    return Draw(scene.forest.row_of_uuid(uuid), scene.world.classes["PCPU"], amount)
 
 
 def test_no_more_is_promised_than_is_free_when_the_host_holds_something_else(scene: Scene):
-    wish = scene.wish(dedicated(3, 2))
-    assert list(scene.maker.requests(wish, 1)) == [1]
+    demand = scene.demand(dedicated(3, 2))
+    assert list(ways_to_place(scene.planner, demand, 1)) == [1]
     # As much in all, but no more at once beside the guest's place.
-    scene.ground.take([cores(scene, SECOND, -1)])
-    scene.ground.take([cores(scene, FIRST, 1)])
-    assert list(scene.maker.requests(wish, 1)) == []
+    scene.forest.take([cores(scene, SECOND, -1)])
+    scene.forest.take([cores(scene, FIRST, 1)])
+    assert list(ways_to_place(scene.planner, demand, 1)) == []
 
 
 def test_who_may_move_again_is_moved(scene: Scene):
-    board, wish = scene.board, scene.wish(dedicated(3, 2))
-    maker = EvictionPlanner(board, PlanLimits(3, at_most=[AtMost(1)]), Budget())
-    (wanderer,) = board.on[scene.ground.row_of_uuid(FLAT)].values()
-    there = scene.ground.row_of_uuid(EMPTY)
-    mark = board.mark()
-    board.leave(wanderer)
-    board.arrive(wanderer, Spot(there, tuple(draw._replace(row=there) for draw in wanderer.spot.draws)))
-    assert list(maker.requests(wish, 1)) == []
-    board.back(mark)
-    assert list(maker.requests(wish, 1)) == [1]
+    simulation, demand = scene.simulation, scene.demand(dedicated(3, 2))
+    planner = EvictionPlanner(simulation, PlanLimits(3, at_most=[AtMost(1)]), Budget())
+    (wanderer,) = simulation.on[scene.forest.row_of_uuid(FLAT)].values()
+    there = scene.forest.row_of_uuid(EMPTY)
+    mark = simulation.mark()
+    simulation.leave(wanderer)
+    simulation.arrive(wanderer, Spot(there, tuple(draw._replace(row=there) for draw in wanderer.spot.draws)))
+    assert list(ways_to_place(planner, demand, 1)) == []
+    simulation.back(mark)
+    assert list(ways_to_place(planner, demand, 1)) == [1]
 
 
 SPLIT = CandidateQuery((RequestGroup("_a", {"VCPU": 4}, split=frozenset({"VCPU"})),))
@@ -129,9 +130,11 @@ SPLIT = CandidateQuery((RequestGroup("_a", {"VCPU": 4}, split=frozenset({"VCPU"}
 def test_other_parts_are_a_place_and_other_amounts_are_none(amounts: tuple[int, int], admitted: bool):
     parts = [provider(number, P, VCPU=8) for number in (2, 3)]
     scene = Scene(Cluster([provider(1), *parts], []), 3)
-    rows = [scene.ground.row_of_uuid(part.uuid) for part in parts]
+    rows = [scene.forest.row_of_uuid(part.uuid) for part in parts]
     class_id = scene.world.classes["VCPU"]
     draws = tuple(
         sorted(Draw(row, class_id, amount) for row, amount in zip(rows, amounts, strict=True) if amount)
     )
-    assert scene.wish(SPLIT).admits(scene.board, Spot(scene.ground.root_of(rows[0]), draws)) is admitted
+    assert (
+        scene.demand(SPLIT).admits(scene.simulation, Spot(scene.forest.root_of(rows[0]), draws)) is admitted
+    )

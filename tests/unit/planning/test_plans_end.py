@@ -6,10 +6,13 @@ import pytest
 
 from placement.engine.domain.groups import CandidateQuery, RequestGroup
 from placement.engine.search.budget import Budget, SearchEnded
-from placement.planning.goals import IMPOSSIBLE, Bound, Goals
-from placement.planning.making_room import EvictionPlanner, PlanLimits
+from placement.planning.evictions import EvictionPlanner
+from placement.planning.goal_results import IMPOSSIBLE, Bound
+from placement.planning.goals import Goals
+from placement.planning.limits import PlanLimits
+from placement.planning.simulation import Spot
 from tests.naive import NaiveProvider
-from tests.planning import Cluster, Guest, Scene, provider, shared
+from tests.planning import Cluster, Guest, Scene, provider, shared, ways_to_place
 from tests.planning import guest as consumer
 
 ALLOWED = 10_000
@@ -30,17 +33,17 @@ def guest(number: int, at: NaiveProvider, query: CandidateQuery) -> Guest:
 
 
 def goals_of(scene: Scene) -> Goals:
-    return Goals(scene.board, scene.maker, ALLOWED)
+    return Goals(scene.simulation, scene.planner, ALLOWED)
 
 
 def test_what_no_moves_can_do_is_impossible():
     hosts = [host(1, 2), host(2, 2)]
     scene = Scene(Cluster(hosts, [guest(at, each, shared(1, 1)) for at, each in enumerate(hosts)]), ALLOWED)
     goals = goals_of(scene)
-    reached = goals.fit(scene.wish(shared(2, 2)), 2, lambda: False)
+    reached = goals.fit(scene.demand(shared(2, 2)), 2, lambda: False)
     # One fits after one move; for two there is no room.
     assert (reached.achieved, reached.complete, reached.bound.moves) == (1, True, 1)
-    reached = goals.fit(scene.wish(shared(3, 3)), 1, lambda: False)
+    reached = goals.fit(scene.demand(shared(3, 3)), 1, lambda: False)
     assert (reached.achieved, reached.complete, reached.bound) == (0, True, Bound(0, IMPOSSIBLE))
 
 
@@ -50,9 +53,9 @@ def test_no_more_moves_are_tried_than_there_are_consumers():
     guests = [guest(at, each, only_on([each])) for at, each in enumerate(hosts)]
     scene = Scene(Cluster(hosts, guests), ALLOWED)
     tried = []
-    ways = scene.maker.requests
-    scene.maker.requests = lambda wish, spare: tried.append(spare) or ways(wish, spare)  # type: ignore[method-assign]
-    reached = goals_of(scene).fit(scene.wish(shared(2, 2)), 1, lambda: False)
+    ways = scene.planner.place
+    scene.planner.place = lambda demand, spare: tried.append(spare) or ways(demand, spare)  # type: ignore[method-assign]
+    reached = goals_of(scene).fit(scene.demand(shared(2, 2)), 1, lambda: False)
     assert reached.bound == Bound(0, IMPOSSIBLE)
     assert tried == [0, 1, 2]
 
@@ -67,16 +70,38 @@ def test_a_long_chain_does_not_exhaust_the_stack():
         for at in range(count)
     ]
     scene = Scene(Cluster(places, [guest(at, hosts[at], chained[at]) for at in range(count)]), ALLOWED)
-    reached = goals_of(scene).fit(scene.wish(only_on(hosts)), 1, lambda: False)
+    reached = goals_of(scene).fit(scene.demand(only_on(hosts)), 1, lambda: False)
     assert (reached.achieved, reached.complete) == (0, False)
 
 
 def test_time_is_looked_at_before_hosts_are():
     hosts = [host(at, 2) for at in range(3)]
     scene = Scene(Cluster(hosts, [guest(at, each, shared(1, 1)) for at, each in enumerate(hosts)]), ALLOWED)
-    maker = EvictionPlanner(scene.board, PlanLimits(ALLOWED), Budget(0))
+    planner = EvictionPlanner(scene.simulation, PlanLimits(ALLOWED), Budget(0))
     with pytest.raises(SearchEnded):
-        list(maker.requests(scene.wish(shared(2, 2)), 3))
+        list(ways_to_place(planner, scene.demand(shared(2, 2)), 3))
+
+
+@pytest.mark.parametrize("moves_itself", [False, True])
+def test_consumers_are_where_they_were_when_the_time_ends_a_look_at_their_host(moves_itself: bool):
+    hosts = [host(1, 2), host(2, 2)]
+    guests = [guest(at, hosts[at // 2], shared(1, 1)) for at in range(4)]
+    scene = Scene(Cluster(hosts, guests), ALLOWED)
+    demand = scene.demand(shared(2, 2))
+    before = {root: set(on_host) for root, on_host in scene.simulation.on.items()}
+    free = [scene.forest.amounts(root) for root in scene.forest.roots.tolist()]
+
+    def ended(*_: object) -> list[Spot]:
+        raise SearchEnded(abandoned=False)
+
+    demand.spots_on = ended  # type: ignore[method-assign]
+    moving = next(iter(scene.simulation.on[scene.forest.roots.tolist()[0]].values()))
+    planner = scene.planner
+    ways = planner.move(replace(moving, demand=demand), 2) if moves_itself else planner.place(demand, 2)
+    with pytest.raises(SearchEnded):
+        list(ways)
+    assert {root: set(on_host) for root, on_host in scene.simulation.on.items()} == before
+    assert [scene.forest.amounts(root) for root in scene.forest.roots.tolist()] == free
 
 
 def crowded(vcpu: int, each: int, *, is_searched: bool = True) -> Scene:
@@ -84,20 +109,20 @@ def crowded(vcpu: int, each: int, *, is_searched: bool = True) -> Scene:
     hosts = [host(number, vcpu) for number in (1, 2, 3)]
     scene = Scene(Cluster(hosts, [guest(at, hosts[at % 3], shared(1, 1)) for at in range(3 * each)]), ALLOWED)
     if not is_searched:
-        scene.maker.moves = lambda *_: pytest.fail("places were looked for")  # type: ignore[method-assign]
+        scene.planner.move = lambda *_: pytest.fail("places were looked for")  # type: ignore[method-assign]
     return scene
 
 
 @pytest.mark.parametrize(
     ("vcpu", "each", "more", "achieved", "why"),
     [
-        (10, 8, 1, 0, ["24 ", "3 hosts are needed"]),  # two hosts offer 20
-        (12, 6, 2, 1, ["2 hosts are needed"]),
+        (10, 8, 1, 0, ["24 ", "at least 3 hosts"]),  # two hosts offer 20
+        (12, 6, 2, 1, ["at least 2 hosts"]),
     ],
 )
 def test_as_many_hosts_as_sums_allow_are_freed(vcpu, each, more, achieved, why):
     scene = crowded(vcpu, each, is_searched=achieved > 0)
-    reached = goals_of(scene).free(more, scene.ground.roots.tolist())
+    reached = goals_of(scene).free(more, scene.forest.roots.tolist())
     assert (reached.achieved, reached.complete) == (achieved, True)
     assert achieved or reached.bound == Bound(0, IMPOSSIBLE)
     assert all(words in reached.why for words in why)
@@ -106,10 +131,10 @@ def test_as_many_hosts_as_sums_allow_are_freed(vcpu, each, more, achieved, why):
 def test_hosts_that_the_others_cannot_take_in_are_not_emptied():
     # 6 are to go, and the two others have 4 left. Those that found a place go all the same.
     scene = crowded(8, 6)
-    reached = goals_of(scene).empty([scene.ground.row_of_uuid(host(1, 8).uuid)])
+    reached = goals_of(scene).empty([scene.forest.row_of_uuid(host(1, 8).uuid)])
     assert (reached.achieved, reached.complete, reached.bound) == (0, True, Bound(0, IMPOSSIBLE))
     assert "left in all, 6 are needed" in reached.why
-    assert (len(reached.left), len(scene.board.moved)) == (2, 4)
+    assert (len(reached.left), len(scene.simulation.relocations)) == (2, 4)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +147,7 @@ def test_hosts_that_the_others_cannot_take_in_are_not_emptied():
 )
 def test_requests_that_take_more_than_is_left_do_not_fit(each, size, wanted, achieved, why):
     scene = crowded(8, each, is_searched=False)
-    reached = goals_of(scene).fit(scene.wish(shared(size, size)), wanted, lambda: False)
+    reached = goals_of(scene).fit(scene.demand(shared(size, size)), wanted, lambda: False)
     assert (reached.achieved, reached.complete) == (achieved, True)
     assert achieved or reached.bound == Bound(0, IMPOSSIBLE)
     assert all(words in reached.why for words in why)

@@ -8,8 +8,10 @@ from itertools import count
 import pytest
 
 from placement.engine.domain.groups import CandidateQuery, RequestGroup
-from placement.planning.board import QueryWish
-from placement.planning.goals import Defragmenting, Goals, Reached
+from placement.planning.defragmentation import Defragmentation
+from placement.planning.demands import QueryPlanDemand
+from placement.planning.goal_results import GoalResult
+from placement.planning.goals import Goals
 from tests.naive import SHARING_TRAIT, NaiveProvider, enumerate_candidates
 from tests.planning import (
     NUMA,
@@ -22,6 +24,7 @@ from tests.planning import (
     random_cluster,
     replayed,
     shared,
+    ways_to_place,
 )
 
 MOST = 3
@@ -139,7 +142,7 @@ class Aim:
     """A goal, and whether a state is one where it is reached."""
 
     name: str
-    run: Callable[[Scene, Goals], Reached]
+    run: Callable[[Scene, Goals], GoalResult]
     is_met: Callable[[State], bool]
 
 
@@ -149,26 +152,26 @@ def aims(chance: random.Random, walk: Walk, asked: CandidateQuery) -> list[Aim]:
     hosts = chance.sample(walk.hosts, chance.randint(1, min(2, len(walk.hosts) - 1)))
     before = len(walk.occupied(walk.start))
 
-    def fit(scene: Scene, goals: Goals) -> Reached:
-        return goals.fit(scene.wish(asked), wanted, lambda: True)
+    def fit(scene: Scene, goals: Goals) -> GoalResult:
+        return goals.fit(scene.demand(asked), wanted, lambda: True)
 
     return [
         Aim("fit", fit, lambda state: walk.has_room(walk.left(state), wanted, walk.asked)),
         Aim(
             "empty",
-            lambda scene, goals: goals.empty([scene.ground.row_of_uuid(host) for host in hosts]),
+            lambda scene, goals: goals.empty([scene.forest.row_of_uuid(host) for host in hosts]),
             lambda state: not walk.occupied(state) & {*hosts},
         ),
         Aim(
             "free",
-            lambda scene, goals: goals.free(more, scene.ground.roots.tolist()),
+            lambda scene, goals: goals.free(more, scene.forest.roots.tolist()),
             lambda state: len(walk.occupied(state)) + more <= before,
         ),
     ]
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> list[tuple[int, str, bool, Reached]]:
+def outcomes() -> list[tuple[int, str, bool, GoalResult]]:
     """Seed, goal, whether trying everything reaches it, and what the plan says."""
     found = []
     for seed in range(CASES):
@@ -184,7 +187,7 @@ def outcomes() -> list[tuple[int, str, bool, Reached]]:
                 break
         for aim in goals:
             scene = Scene(cluster, MOST)
-            reached = aim.run(scene, Goals(scene.board, scene.maker, MOST))
+            reached = aim.run(scene, Goals(scene.simulation, scene.planner, MOST))
             moves = list(scene.moves())
             assert len(moves) <= MOST
             guests = replayed(cluster, moves)
@@ -221,24 +224,26 @@ def test_with_as_few_moves_as_trying_all_of_them(seed):
     enough = (moves for moves, state in walk.states() if walk.has_room(walk.left(state), 1, walk.asked))
     expected = next(enough, None)
     scene = Scene(cluster, MOST)
-    wish = scene.wish(wanted)
-    bound = scene.maker.bound(wish)
-    found = next((k for k in range(MOST + 1) if next(scene.maker.requests(wish, k), None) is not None), None)
+    demand = scene.demand(wanted)
+    bound = scene.planner.bound(demand)
+    found = next(
+        (k for k in range(MOST + 1) if next(ways_to_place(scene.planner, demand, k), None) is not None), None
+    )
     assert found == expected
     if found is None:
         return
     assert found == 0 or bound <= found
-    checked = Scene(cluster, MOST).board
-    for each in scene.board.moved:
+    checked = Scene(cluster, MOST).simulation
+    for each in scene.simulation.relocations:
         consumer = checked.on[each.consumer.root][each.consumer.uuid]
         checked.leave(consumer)
-        assert isinstance(consumer.wish, QueryWish)
-        assert consumer.wish.admits(checked, each.to)
-        checked.arrive(consumer, each.to)
+        assert isinstance(consumer.demand, QueryPlanDemand)
+        assert consumer.demand.admits(checked, each.spot)
+        checked.arrive(consumer, each.spot)
     moves = list(scene.moves())
     assert len(moves) == found
     guests = replayed(cluster, moves)
-    (placed,) = scene.board.placed
+    (placed,) = scene.simulation.placed_spots
     after = enumerate_candidates(cluster.filled(guests), wanted)
     assert scene.held(placed) in {each.allocations for each in after}
 
@@ -274,11 +279,11 @@ def test_the_rest_is_what_counting_finds_after_the_moves():
     for seed in range(DEFRAGMENTED):
         chance = random.Random(seed)
         scene = Scene(sharing_cluster(chance), MOST_OF_THESE)
-        wish = scene.wish(asked(chance))
-        ground, class_id = scene.ground, scene.world.classes["VCPU"]
-        hosts = [root for root in ground.roots.tolist() if root not in ground.sharing_roots]
-        reached = Defragmenting(scene.board, scene.maker, wish, class_id, hosts).run(MOST_OF_THESE)
-        stranded = ground.stranded(wish.queries, class_id)
+        demand = scene.demand(asked(chance))
+        forest, class_id = scene.forest, scene.world.classes["VCPU"]
+        hosts = [root for root in forest.roots.tolist() if root not in forest.sharing_roots]
+        reached = Defragmentation(scene.simulation, scene.planner, demand, class_id, hosts).run(MOST_OF_THESE)
+        stranded = forest.stranded(demand.queries, class_id)
         assert reached.wanted - reached.achieved == sum(stranded.get(root, 0) for root in hosts), seed
-        moved += bool(scene.board.moved)
+        moved += bool(scene.simulation.relocations)
     assert moved > DEFRAGMENTED // 20

@@ -7,10 +7,10 @@ from unittest.mock import MagicMock
 import pytest
 
 from placement.engine.numa.host import ExclusiveLevel, Holding, NumaAmounts
-from placement.pods import statements
-from placement.pods.model import RecordedPod, SchedulerSettings
-from placement.pods.rows import (
-    PodAnswer,
+from placement.pods.state.model import RecordedPod, SchedulerSettings
+from placement.pods.store import statements
+from placement.pods.store.answers import PodAnswer
+from placement.pods.store.rows import (
     answer_of,
     consumer_of,
     is_claim,
@@ -19,7 +19,7 @@ from placement.pods.rows import (
     rescued,
     status_of,
 )
-from placement.pods.statements import StoredPod
+from placement.pods.store.statements import StoredPod
 from placement.storage.records import PodRow
 from tests.kubernetes import pod_manifest
 
@@ -96,6 +96,7 @@ def test_a_record_that_cannot_be_read_is_rescued(monkeypatch: pytest.MonkeyPatch
         *({"consumer": odd} for odd in (None, 0, "", 5, ["x"])),
         *({member: {odd: {"cpu": 1}}} for member in ("amounts", "loose") for odd in ("-1", "4097", "x")),
         *({member: odd} for member in ("amounts", "loose") for odd in ([1], "x", [])),
+        *({"cpus": odd} for odd in (None, 0, False, [], 5)),
         *({"pools": odd} for odd in ("12", [-1], [10**30], {"1": 2}, None)),
         *({"affinity": odd} for odd in ([1], "x", 5, [])),
         *({"membership": {"gang": odd, "least": 2}} for odd in (None, 5)),

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from placement.pods import cache
-from placement.pods.cache import TopologyTexts, canonical_report
 from placement.pods.koordinator.host_cpus import anonymous_report
+from placement.pods.store import topologies
+from placement.pods.store.topologies import TopologyTexts, canonical_report
 from tests.kubernetes import node_manifests
 
 
@@ -27,7 +27,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append((nrt["metadata"] or {}).get("name"))
         return anonymous_report(nrt)
 
-    monkeypatch.setattr(cache, "anonymous_report", noting)
+    monkeypatch.setattr(topologies, "anonymous_report", noting)
     return names
 
 

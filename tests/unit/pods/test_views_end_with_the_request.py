@@ -8,7 +8,7 @@ import pytest
 
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import NotFound, Unavailable
-from placement.pods.cache import ClusterCache
+from placement.pods.store.cache import ClusterCache
 from placement.storage.database import Database
 from tests.patience import PATIENCE_SECONDS, eventually
 

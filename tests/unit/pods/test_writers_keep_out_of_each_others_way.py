@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.pods.cycle import Ranked
-from placement.pods.placing import ActivePlacements
-from placement.pods.rules.rule import Fit
+from placement.pods.decide.ranking import Ranked
+from placement.pods.decide.rules.rule import Fit
+from placement.pods.services.place_choice import ActivePlacements
 
 
 def ranked(*scores: int) -> list[Ranked]:

@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 
 from placement.engine.domain.errors import PlacementError
-from placement.server import settings
-from placement.server.settings import DIRECTORY_VARIABLE, FILE_VARIABLE, configuration_files
+from placement.server import configuration_files, settings
+from placement.server.configuration_files import DIRECTORY_VARIABLE, FILE_VARIABLE, default_files
 
 
 @pytest.fixture(autouse=True)
 def _no_settings_of_this_machine(monkeypatch, tmp_path):
     monkeypatch.delenv(FILE_VARIABLE, raising=False)
     monkeypatch.delenv(DIRECTORY_VARIABLE, raising=False)
-    monkeypatch.setattr(settings, "_DEFAULT_DIRECTORY", str(tmp_path / "nothing"))
+    monkeypatch.setattr(configuration_files, "_DEFAULT_DIRECTORY", str(tmp_path / "nothing"))
 
 
 @pytest.fixture
@@ -29,13 +29,13 @@ def file(tmp_path):
 
 
 def test_a_file_named_in_the_environment_comes_before_the_standard_one(monkeypatch, file, tmp_path):
-    assert configuration_files() == []
+    assert default_files() == []
     standard = file("")
     monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
-    assert configuration_files() == [standard]
+    assert default_files() == [standard]
     other = file("", "other.conf")
     monkeypatch.setenv(FILE_VARIABLE, other)
-    assert configuration_files() == [other]
+    assert default_files() == [other]
 
 
 @pytest.mark.parametrize(

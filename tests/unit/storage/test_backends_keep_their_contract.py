@@ -53,7 +53,7 @@ _DRIVERS = ("psycopg2", "sqlite3", "sqlalchemy.dialects")
 _ONE_BACKEND = ("placement.storage.backends.postgresql", "placement.storage.backends.sqlite")
 _BACKENDS = (f"{_ONE_BACKEND[0]}.PostgreSQL", f"{_ONE_BACKEND[1]}.SQLite")
 # Types are compiled for each database; databases of the incumbent are of three kinds, and none is ours.
-_ALLOWED = {"storage/tables.py", "migrate/incumbent.py", "migrate/side.py"}
+_ALLOWED = {"storage/tables.py", "migrate/incumbent.py", "migrate/endpoint.py"}
 _OWN_WORDS = ("pg_", "PRAGMA", "xmin", "json_each", "unnest(", "BEGIN ")
 
 

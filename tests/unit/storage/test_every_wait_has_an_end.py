@@ -16,6 +16,7 @@ from placement.engine.domain.errors import Unavailable
 from placement.storage import tables
 from placement.storage.backends import postgresql as backend
 from placement.storage.backends import sqlite
+from placement.storage.backends.backend import Horizon
 from placement.storage.database import Database, Transaction, run_in_transaction
 from placement.storage.failures import OutcomeUnknown, Unreachable
 from placement.storage.feed import Feed
@@ -117,7 +118,7 @@ def test_a_look_that_cannot_connect_tries_once(monkeypatch: pytest.MonkeyPatch):
     tried = Mock(side_effect=dialect.connect)
     monkeypatch.setattr(dialect, "connect", tried)
     with pytest.raises(Unreachable):
-        Feed(database).look(1)
+        Feed(database).look(Horizon(1, ""))
     assert tried.call_count == 1
 
 

@@ -267,7 +267,7 @@ def test_each_step_of_an_upgrade_begins_with_short_pauses(clock: Any, monkeypatc
     assert max(first) > 0.5
     assert second[0] <= 0.075
     clock.sleep(300)
-    with pytest.raises(Unavailable, match="in the way of a step for 300 s"):
+    with pytest.raises(Unavailable, match="blocked a step for 300 s"):
         step(1)
 
 

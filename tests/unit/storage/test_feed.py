@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement.engine.forest import forest
+from placement.engine.forest import bulk
 from placement.engine.forest.forest import Forest
 from placement.providers.statements import providers
-from placement.storage import feed as change_log
+from placement.storage import changes as change_log
 from placement.storage import tables
+from placement.storage.backends.backend import BEFORE_ALL
+from placement.storage.changes import CLUSTER_CHANGED, record_change
 from placement.storage.database import Database
-from placement.storage.feed import CLUSTER_CHANGED, Feed, FeedBatch, record_change
+from placement.storage.feed import Feed, FeedBatch
 from tests.client import Client
 from tests.kubernetes import node_manifests, pod_manifest
 from tests.patience import eventually
@@ -266,9 +268,9 @@ def test_columns_say_what_records_say(feed, ids):
     # Known, but as if everything about them had changed.
     known = [record.__class__(record.row, (), frozenset(), frozenset()) for record in records]
     by_columns.apply(known)
-    told = feed.states([*ids, 10**6], 0, partial(forest.altered, Forest()))
+    told = feed.states([*ids, 10**6], BEFORE_ALL, partial(bulk.altered, Forest()))
     assert told.uuids == {}
-    forest.apply(by_columns, told)
+    bulk.apply(by_columns, told)
     assert contents(by_columns) == contents(by_records)
     assert {len(own) for own in contents(by_columns).values()} == {6, 7, 8}
 
@@ -278,10 +280,10 @@ def test_columns_tell_the_uuids_of_strangers(feed, ids):
     records = sorted(feed.records(ids), key=lambda record: record.row.id)
     by_records.apply(records)
     by_columns.apply(records[1:-1])
-    strangers = forest.strangers(by_columns, [*ids, 10**6])
+    strangers = bulk.strangers(by_columns, [*ids, 10**6])
     assert strangers == [ids[0], ids[-1], 10**6]
-    told = feed.states([*ids, 10**6], 0, partial(forest.altered, by_columns), strangers)
-    forest.apply(by_columns, told)
+    told = feed.states([*ids, 10**6], BEFORE_ALL, partial(bulk.altered, by_columns), strangers)
+    bulk.apply(by_columns, told)
     assert contents(by_columns) == contents(by_records)
     found = [by_columns.row_of_uuid(record.row.uuid) for record in records]
     assert by_columns.providers.id[found].tolist() == ids

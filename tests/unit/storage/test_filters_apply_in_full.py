@@ -12,7 +12,7 @@ import pytest
 from placement.allocations.statements import lists
 from placement.audit.service import AuditTrail
 from placement.engine.domain.audit import AuditFilter
-from placement.engine.domain.inventories import AllocationFilter
+from placement.engine.domain.claims import AllocationFilter
 from placement.storage.database import Database
 from tests.client import Client
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from placement.engine.domain.errors import BadRequest
 from placement.providers.statements import providers
 from placement.storage.backends import backend
-from placement.storage.backends.backend import History
+from placement.storage.backends.backend import BEFORE_ALL, History
 from placement.storage.backends.postgresql import PostgreSQL
 from placement.storage.backends.postgresql_driver import Dialect
 from placement.storage.database import Database
@@ -84,7 +84,7 @@ def feed(database: Database) -> Iterator[Feed]:
 
 
 def session_of(feed: Feed) -> int:
-    with feed.session(0) as connection:
+    with feed.session(BEFORE_ALL) as connection:
         return int(connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one())
 
 
@@ -140,6 +140,6 @@ def test_no_statement_is_compiled_whatever_the_server_does_for_others(database: 
         name = connection.exec_driver_sql("SELECT current_database()").scalar_one()
         connection.exec_driver_sql(f'ALTER DATABASE "{name}" SET jit = on')
     database.engine.dispose()
-    for session in (database.read(), feed.session(0)):
+    for session in (database.read(), feed.session(BEFORE_ALL)):
         with session as connection:
             assert connection.exec_driver_sql("SHOW jit").scalar_one() == "off"

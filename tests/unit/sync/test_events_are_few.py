@@ -7,7 +7,8 @@ from typing import Any
 
 from placement.sync.api_server import ApiServerError
 from placement.sync.events import RejectionEvents
-from placement.sync.watching import Journal, Key, ObjectKind
+from placement.sync.journal import Journal
+from placement.sync.watched_objects import Key, ObjectKind
 
 
 class Recorder:

@@ -7,7 +7,8 @@ from typing import Any
 
 import yaml
 
-from placement.sync.watching import ObjectKind, collections
+from placement.sync.watched_collections import collections
+from placement.sync.watched_objects import ObjectKind
 
 ETC = Path(__file__).resolve().parents[3] / "etc"
 RIGHTS = [ETC / folder / "rights.yaml" for folder in ("kubernetes", "kubernetes-binding")]

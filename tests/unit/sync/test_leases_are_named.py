@@ -36,5 +36,5 @@ def test_other_names_and_durations_are_refused(capsys):
 
 @pytest.mark.parametrize("name", ["a/b", "..", ""])
 def test_a_cluster_that_none_can_be_is_refused_before_anything_is_tried_again(name):
-    with pytest.raises(ServiceError, match="is no name: it is empty, dots only"):
+    with pytest.raises(ServiceError, match="is not a name: it is empty, only dots"):
         ServiceCluster(Client("http://127.0.0.1:9", "admin"), name)

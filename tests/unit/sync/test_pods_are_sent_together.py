@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from placement.sync.reconciled import GATHERED_SECONDS
+from placement.sync.informer_store import InformerStore
+from placement.sync.journal import Journal
+from placement.sync.reconciled_pods import GATHERED_SECONDS
+from placement.sync.reconciler import Reconciler
 from placement.sync.service import HeldNode, HeldPod, PodId, Sent, ServiceCluster
-from placement.sync.synchronization import Reconciler
-from placement.sync.watching import InformerStore, Journal, Key, ObjectKind, watched_object
+from placement.sync.watched_objects import Key, ObjectKind, watched_object
 from tests.synchronizing import pod_manifest
 
 
@@ -49,7 +51,8 @@ class Cluster:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
         clock = SimpleNamespace(monotonic=lambda: self.now)
-        monkeypatch.setattr("placement.sync.reconciled.time", clock)
+        for module in ("sending", "reconciled_pods"):
+            monkeypatch.setattr(f"placement.sync.{module}.time", clock)
         self.service, self.store = Service(), InformerStore(["nodes", "pods", "reservations"])
         self.store.replace("nodes", {})
         self.store.replace("pods", {})

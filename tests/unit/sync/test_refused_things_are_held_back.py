@@ -2,9 +2,9 @@
 
 import pytest
 
-from placement.sync import reconciled as module
-from placement.sync.reconciled import Rejections
-from placement.sync.watching import Pause
+from placement.sync import sending as module
+from placement.sync.pause import Pause
+from placement.sync.sending import Rejections
 
 
 @pytest.fixture

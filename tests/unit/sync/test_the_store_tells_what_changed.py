@@ -2,8 +2,9 @@
 
 import threading
 
+from placement.sync.informer_store import InformerStore
 from placement.sync.service import PodId
-from placement.sync.watching import InformerStore, Key, ObjectKind, watched_object
+from placement.sync.watched_objects import Key, ObjectKind, watched_object
 from tests.patience import PATIENCE_SECONDS
 
 NODE, POD = Key(ObjectKind.NODE, "", "n1"), Key(ObjectKind.POD, "default", "p")

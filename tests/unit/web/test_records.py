@@ -10,8 +10,9 @@ import pytest
 from flask import Flask
 
 from placement.engine.domain.audit import DescribedRecord
-from placement.pods.views import NamedPlace
-from placement.web.records import differences, rows_of
+from placement.providers.statements.providers import NamedPlace
+from placement.web.differences import differences
+from placement.web.records import rows_of
 
 NOW = datetime.datetime(2026, 1, 2)
 CORE = "0b867bc7-853b-50a2-aede-87f0aa304445"
@@ -31,20 +32,20 @@ def record(kind: str, before: Any, after: Any, **names: Any) -> DescribedRecord:
     [
         (
             record("allocations", None, held(PCPU=8), hosts_after=("edge-01",)),
-            "core/upf",
+            "consumer 0b867bc7",
             "+8 CPU on edge-01",
         ),
         (
             record("allocations", held(PCPU=8), None, hosts_before=("edge-01",)),
-            "core/upf",
+            "consumer 0b867bc7",
             "\N{MINUS SIGN}8 CPU on edge-01",
         ),
         (
             record("allocations", held(PCPU=8), held(PCPU=8), hosts_before=("a",), hosts_after=("b",)),
-            "core/upf",
+            "consumer 0b867bc7",
             "8 CPU: a → b",
         ),
-        (record("allocations", {"omitted_characters": 9000}, None), CORE, ""),
+        (record("allocations", {"omitted_characters": 9000}, None), "consumer 0b867bc7", ""),
         (record("traits", {"traits": ["HW_A"]}, {"traits": ["CUSTOM_B"]}), CORE, "+B, \N{MINUS SIGN}HW_A"),
         (record("inventories", {}, {"VCPU": {"total": 64}}, provider="edge-01"), "edge-01", "+64 vCPU"),
         (record("resource_provider", {"name": "gone"}, None), "gone", ""),

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from placement.engine.domain.explanation import Alternative
-from placement.pods.views import NamedPlace
-from placement.web import search_results
-from placement.web.search_results import ClaimedUse, FunnelStep, by_host, funnel, mend
+from placement.providers.statements.providers import NamedPlace
+from placement.web import near_misses
+from placement.web.candidate_hosts import ClaimedUse, by_host
+from placement.web.funnel import FunnelStep, funnel
+from placement.web.mending import mend
 
 
 def candidate(host: str, core: str, amount: int = 2) -> dict[str, Any]:
@@ -22,7 +24,7 @@ def candidate(host: str, core: str, amount: int = 2) -> dict[str, Any]:
 def stage(kind: str, condition: str, passed: int, came: int = 6, **more: Any) -> dict[str, Any]:
     counted = "providers" if more.get("group") is not None else "trees"
     given = {"group": None, "kind": kind, "condition": condition, "counted": counted}
-    return {**given, "came": came, "trees": passed, **more}
+    return {**given, "came": came, "trees_came": came, "trees": passed, **more}
 
 
 def test_candidates_of_a_host_are_one_row_with_the_use_after_the_first():
@@ -31,7 +33,7 @@ def test_candidates_of_a_host_are_one_row_with_the_use_after_the_first():
         {"a": {"PCPU": (16, 6), "VCPU": (8, 0)}},
         {},
     )
-    assert [(host.name, [offer.providers for offer in host.offers]) for host in found] == [
+    assert [(host.name, [row.providers for row in host.candidates]) for host in found] == [
         ("edge/a", ["core-0", "core-1"]),
         ("edge/b", ["core-0"]),
     ]
@@ -39,28 +41,19 @@ def test_candidates_of_a_host_are_one_row_with_the_use_after_the_first():
     assert found[1].uses == []
 
 
-def test_the_funnel_counts_hosts_and_ends_where_none_is_left():
+def test_the_funnel_has_the_numbers_of_the_stages_and_ends_where_none_is_left():
+    cluster = stage("root_aggregates", "hosts in cluster edge", 4, 6, required=[["cluster edge"]])
     free = stage("amount", "64 PCPU free", 3, 40, group="", resource_class="PCPU", wanted=64)
-    groups = stage("groups", "trees with a provider for each part up to the group without suffix", 3)
-    cluster = stage(
-        "root_aggregates", "roots in aggregate of cluster edge", 0, 3, required=[["of cluster edge"]]
-    )
-    last = stage("combination", "trees that give all parts at once", 0, 0)
-    explanation = {"stages": [free, groups, cluster, last], "first_empty": 2}
-    assert funnel(explanation) == [
+    last = stage("combination", "hosts that can serve the whole request at once", 0, 3)
+    assert funnel({"stages": [cluster, free, last], "first_empty": 2}) == [
+        FunnelStep("in cluster edge", "", 4, 6, False),
         FunnelStep("64 CPU free", "PCPU, on one provider", 3, 6, False),
-        FunnelStep("in cluster edge", "", 0, 6, True),
+        FunnelStep("all of the above side by side", "sums, group_policy, same_subtree", 0, 6, True),
     ]
-    # A search that ended at its limit has not come to the other hosts.
-    cut = {**last, "trees": 1}
-    # Storage is no host, and what another part of the request left does not come back.
-    numa = stage("any", "group _numa, any provider", 6, group="_numa")
-    disk = stage("amount", "1 DISK_GB free", 6, group="", resource_class="DISK_GB", wanted=1)
-    steps = funnel({"stages": [disk, free, numa, disk], "first_empty": None, "complete": True}, 5)
-    assert [(step.hosts, step.of) for step in steps] == [(5, 5), (3, 5), (3, 5)]
-    for complete, hosts in ((True, [3, 1]), (False, [3])):
-        found = funnel({"stages": [free, groups, cut], "first_empty": None, "complete": complete})
-        assert [step.hosts for step in found] == hosts
+    # What takes nothing away is left out, and so is a group that asks for any provider.
+    numa = stage("any", "group _numa, any provider", 3, 3, group="_numa")
+    steps = funnel({"stages": [cluster, free, numa, {**last, "trees": 3}], "first_empty": None})
+    assert [(step.hosts, step.of) for step in steps] == [(4, 6), (3, 6)]
 
 
 def near_miss(host: str, core: str, free: int = 2) -> dict[str, Any]:
@@ -77,13 +70,13 @@ def near_miss(host: str, core: str, free: int = 2) -> dict[str, Any]:
 
 
 def test_misses_of_a_host_that_lack_the_same_share_a_sentence(monkeypatch):
-    monkeypatch.setattr(search_results, "address", lambda path: f"/ui{path}")
+    monkeypatch.setattr(near_misses, "address", lambda path: f"/ui{path}")
     nearest = [near_miss("a", "core-0"), near_miss("b", "core-0", 1), near_miss("a", "core-1")]
     places = {
         each["resource_provider"]["uuid"]: NamedPlace("core", host, f"edge/{host}")
         for each, host in zip(nearest, "aba", strict=True)
     }
-    found = search_results.missed_hosts(nearest, places)
+    found = near_misses.missed_hosts(nearest, places)
     assert [(host.name, host.sentences) for host in found] == [
         ("edge/a", ["6 CPU of PCPU missing: 2 of 8 CPU free on core-0 and 1 more"]),
         ("edge/b", ["7 CPU of PCPU missing: 1 of 8 CPU free on core-0"]),

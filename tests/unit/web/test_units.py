@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from placement.pods.state.host import Place
+from placement.pods.state.node_info import Overdrawn
 from placement.web import units
 
 
@@ -32,8 +34,8 @@ def test_parts_of_wholes():
     assert units.share(512, 2048, "MEMORY_MB") == "0.5 of 2 GiB"
     assert (units.percent(1, 3), units.percent(1, 0)) == (33, 0)
     assert units.plain("CUSTOM_INTEL_COM") == "INTEL_COM"
-    remark = "pods hold 4000 CUSTOM_BATCH_CPU of the host, which offers 3200"
-    assert units.in_units(remark) == "pods hold 4 CPU of BATCH_CPU of the host, which offers 3.2 CPU"
+    overdrawn = Overdrawn(Place("", "CUSTOM_BATCH_CPU"), 4000, 0, 3200)
+    assert units.in_units(overdrawn) == "pods hold 4 CPU of BATCH_CPU of the host, which offers 3.2 CPU"
 
 
 @pytest.mark.parametrize(

@@ -7,196 +7,36 @@ can be placed in any order: amounts, units and traits do not depend on earlier r
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from placement.engine.forest.arrays import Amounts, Mask, Rows, to_text
+from placement.engine.forest.arrays import Amounts, Mask, Rows
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.sharing import SharingMap
-from placement.engine.forest.simulation import SimulatedForest
-from placement.engine.search.answer import Answer
-from placement.engine.search.budget import SearchEnded
-from placement.engine.search.capacity.cells import (
-    MOST,
-    Anchors,
-    Bounds,
-    SlotEntries,
-    free_of,
-    nearest_of,
-    parts_of,
-)
+from placement.engine.forest.texts import to_text
+from placement.engine.search.capacity.anchors import MOST, Anchors, Bounds, SlotEntries, free_of
+from placement.engine.search.capacity.cells import nearest_of, parts_of
+from placement.engine.search.capacity.claiming import Claiming
 from placement.engine.search.capacity.counting import Counting, PartCount
 from placement.engine.search.capacity.totals import total
 from placement.engine.search.filters import Choices, FilledSlots, filled_slots, flags_of
 from placement.engine.search.query import ForestQuery
-from placement.engine.search.search import search_rows
-
-# Claims on a copy of the forest, one after another: as many as succeed are certain.
-
-
-# The most steps of all claims for one query: one for each candidate, and one for so many providers seen.
-_MOST_STEPS = 10_000
-_PROVIDERS_PER_STEP = 64
-# Which candidate is the first may change with each claim, so claims are made one by one while steps suffice.
-_STEPS_ONE_BY_ONE = _MOST_STEPS // 2
-
-
-class Claiming:
-    """A count of claims that take the first candidate each, as claims without an order do."""
-
-    def __init__(self, forest: Forest, sharing_map: SharingMap, query: ForestQuery) -> None:
-        """Prepare to claim; at most half of the time that is left goes to it."""
-        self._forest, self._sharing_map = forest, sharing_map
-        self._query = replace(query, order=None, depth_first=False, budget=query.budget.half())
-        # How amounts are split depends on what is free: what one claim takes may not be there for the next.
-        self._splits = any(group.split for group in query.groups)
-        self._left = _MOST_STEPS
-
-    def by_host(self, roots: Rows) -> Amounts:
-        """Return how many claims each host takes, for hosts that no provider of another tree serves.
-
-        The count is lower where steps or time run out. Raises SearchEnded if the caller went away.
-        """
-        reached = np.zeros(self._forest.count, np.int64)
-        for row, times in self._claims(roots, len(roots)):
-            reached[self._forest.providers.root[row]] += times
-        return reached[roots]
-
-    def in_all(self, roots: Rows) -> int:
-        """Return how many claims the hosts take together, with the limits and errors of `by_host`."""
-        return sum(times for _, times in self._claims(roots, 1))
-
-    def _claims(self, roots: Rows, at_once: int) -> Iterator[tuple[int, int]]:
-        """Yield a provider of each candidate and how many claims take it, for so many hosts in turn."""
-        forest, rows = SimulatedForest(self._forest), self._forest.in_trees(roots)
-        query = replace(self._query, maximum=max(1, at_once))
-        try:
-            while self._left > 0 and len(roots):
-                query.budget.look()
-                found = search_rows(forest, self._sharing_map, query, rows, one_each=True)
-                self._left -= 1 + len(rows) // _PROVIDERS_PER_STEP + len(found.candidates)
-                answer = Answer(forest, found)
-                for at, row in enumerate(found.candidates[:, 0].tolist()):
-                    query.budget.spend()
-                    times, draws = 1, answer.draws(at)
-                    if self._left < _STEPS_ONE_BY_ONE and not self._splits:
-                        # As often as it fits, when steps get short.
-                        times = min(forest.free(draw.row, draw.class_id) // draw.amount for draw in draws)
-                    forest.take([draw._replace(amount=times * draw.amount) for draw in draws])
-                    yield row, times
-                if not len(answer):
-                    break
-        except SearchEnded as ended:
-            if ended.abandoned:
-                raise
-
-
-# What some hosts have room for together, and what they offer for it.
-
-
-class Offered(NamedTuple):
-    """An offer of some hosts for a class: `free` of it, `wanted` by each request, `stranded` of it.
-
-    `alone`: how many could be placed if only this class counted.
-    """
-
-    free: int
-    wanted: int
-    alone: int
-    stranded: int
-
 
 ClassT = TypeVar("ClassT", int, str)
 """The id of a resource class, or its name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Summary(Generic[ClassT]):
-    """The room of some hosts: how many more fit at least and at most, equal where that is exact.
-
-    `hosts` offer what is asked for, `taking` of them can take one. `ideal`: how many could be placed if
-    everything that is free were on one host. `place`: the cluster, or the aggregate (uuid) of roots, with its
-    `name` if it has one. `first`: the class that most hosts run out of first, if that is known.
-    docs/packing.md defines stranded amounts and fragmentation.
-    """
-
-    lower: int
-    upper: int
-    hosts: int
-    taking: int
-    ideal: int
-    classes: Mapping[ClassT, Offered]
-    place: str = ""
-    name: str | None = None
-    first: ClassT | None = None
-
-    @property
-    def runs_out_first(self) -> ClassT | None:
-        """Return the class of which the hosts have enough for the fewest requests; None without hosts."""
-        if not self.hosts or self.first is not None:
-            return self.first
-        return min(self.classes, key=lambda each: self.classes[each].alone, default=None)
-
-    @property
-    def fragmentation(self) -> float:
-        """Return the share of `ideal` that cannot be placed, by the lower bound."""
-        return round(max(0.0, 1 - self.lower / self.ideal), 4) if self.ideal else 0.0
-
-
-def summary_of(
-    lower: int, upper: int, hosts: int, taking: int, classes: Mapping[ClassT, Offered]
-) -> Summary[ClassT]:
-    """Return a summary, with its ideal."""
-    ideal = min((each.free // each.wanted for each in classes.values()), default=0)
-    return Summary(lower, upper, hosts, taking, ideal if hosts else 0, classes)
-
-
-def together(summaries: Sequence[Summary[int]], *, shares: bool) -> Summary[int]:
-    """Return the summary of different hosts; if some share providers, only the largest `lower` is certain."""
-    classes: dict[int, Offered] = {}
-    for class_id, each in chain(*(summary.classes.items() for summary in summaries)):
-        free, wanted, alone, stranded = classes.get(class_id, Offered(0, 0, 0, 0))
-        classes[class_id] = Offered(
-            free + each.free, max(wanted, each.wanted), alone + each.alone, stranded + each.stranded
-        )
-    lower = [each.lower for each in summaries]
-    return Summary(
-        max(lower) if shares else sum(lower),
-        sum(each.upper for each in summaries),
-        sum(each.hosts for each in summaries),
-        sum(each.taking for each in summaries),
-        sum(each.ideal for each in summaries),
-        classes,
-    )
-
-
-class HostRoom(NamedTuple, Generic[ClassT]):
-    """The room of one host; `runs_out_first` is the class of which it has enough for the fewest requests.
-
-    `row` is the one of its root, -1 for a node. `like`: the host is imagined, like the host with this uuid.
-    """
-
-    uuid: str
-    lower: int
-    upper: int
-    runs_out_first: ClassT
-    classes: Mapping[ClassT, Offered]
-    row: int = -1
-    name: str | None = None
-    like: str | None = None
-
-
 class Capacity:
-    """The hosts that offer what a query asks for, and how many more of it each has room for."""
+    """The hosts that offer the classes of a query, and how many more requests each has room for."""
 
     def __init__(self, forest: Forest, sharing_map: SharingMap, query: ForestQuery) -> None:
         """Count what each host has room for at most. Raises SearchEnded, as every count does.
 
-        What is certain is counted when it is asked for: claims are tried where counting leaves it open.
+        Lower bounds are counted on demand: claims are tried where counting leaves them open.
         """
         query.budget.begin_stages()
         self._forest = forest
@@ -249,12 +89,12 @@ class Capacity:
             lower[host] = max(lower[host], self._claiming.in_all(self.roots[[host]]))
         return lower
 
-    def _class_offered(self, class_id: int, offering: Sequence[Choices]) -> _ClassOffered:
+    def _class_offered(self, class_id: int, choices: Sequence[Choices]) -> _ClassOffered:
         """Return a class that is asked for, with the entries that offer it."""
         asking = [number for number, slot in enumerate(self._slots) if class_id in dict(slot.resources)]
         amounts = [dict(self._slots[number].resources)[class_id] for number in asking]
-        is_one = len({id(offering[number]) for number in asking}) == 1
-        entries = self._anchors.entries(Choices.union(offering[number] for number in asking))
+        is_one = len({id(choices[number]) for number in asking}) == 1
+        entries = self._anchors.entries(Choices.union(choices[number] for number in asking))
         free = free_of(self._forest, class_id, entries.rows)
         if is_one and len(set(amounts)) == 1 and not self._slots[asking[0]].rule:
             alone = self._anchors.sums(entries.hosts, free // amounts[0]) // len(amounts)
@@ -263,7 +103,7 @@ class Capacity:
         # Stranded are the entries of hosts that take nothing, and entries where no cell fits any more.
         stranded: Mask = self.upper[entries.hosts] == 0
         able = [part.able for part in self._parts if part.able is not None]
-        if all(self._slots[number].suffixed for number in asking) and able:
+        if all(self._slots[number].group.suffix for number in asking) and able:
             tops = flags_of(self._forest.count, np.concatenate(able))
             stranded = stranded | (nearest_of(self._forest, tops, entries.rows, or_self=True) < 0)
         return _ClassOffered(entries, free, sum(amounts), alone, stranded)
@@ -345,13 +185,101 @@ class Capacity:
     def _sums_of_classes(
         self, label: Rows, count: int
     ) -> dict[int, tuple[int, list[int], list[int], list[int]]]:
-        """Return what is wanted of each class, and what is free, alone and stranded, by label of hosts."""
+        """Return the amounts of each class by label of hosts: wanted, free, alone and stranded."""
         columns = {}
         for class_id, each in self._classes.items():
             of, stranded = label[each.entries.hosts], np.where(each.stranded, each.free, 0)
             free, alone = _sums(of, each.free, count), _sums(label, each.alone, count)
             columns[class_id] = each.wanted, free, alone, _sums(of, stranded, count)
         return columns
+
+
+class HostRoom(NamedTuple, Generic[ClassT]):
+    """The room of one host; `runs_out_first` is the class of which it has enough for the fewest requests.
+
+    `row` is the one of its root, -1 for a node. `like`: the host is imagined, like the host with this uuid.
+    """
+
+    uuid: str
+    lower: int
+    upper: int
+    runs_out_first: ClassT
+    classes: Mapping[ClassT, Offered]
+    row: int = -1
+    name: str | None = None
+    like: str | None = None
+
+
+class Offered(NamedTuple):
+    """An offer of some hosts for a class: `free` of it, `wanted` by each request, `stranded` of it.
+
+    `alone`: how many could be placed if only this class counted.
+    """
+
+    free: int
+    wanted: int
+    alone: int
+    stranded: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary(Generic[ClassT]):
+    """The room of some hosts: how many more fit at least and at most, equal where that is exact.
+
+    `hosts` offer what is asked for, `taking` of them can take one. `ideal`: how many could be placed if
+    everything that is free were on one host. `place`: the cluster, or the aggregate (uuid) of roots, with its
+    `name` if it has one. `first`: the class that most hosts run out of first, if that is known.
+    docs/packing.md defines stranded amounts and fragmentation.
+    """
+
+    lower: int
+    upper: int
+    hosts: int
+    taking: int
+    ideal: int
+    classes: Mapping[ClassT, Offered]
+    place: str = ""
+    name: str | None = None
+    first: ClassT | None = None
+
+    @property
+    def runs_out_first(self) -> ClassT | None:
+        """Return the class of which the hosts have enough for the fewest requests; None without hosts."""
+        if not self.hosts or self.first is not None:
+            return self.first
+        return min(self.classes, key=lambda each: self.classes[each].alone, default=None)
+
+    @property
+    def fragmentation(self) -> float:
+        """Return the share of `ideal` that cannot be placed, by the lower bound."""
+        return round(max(0.0, 1 - self.lower / self.ideal), 4) if self.ideal else 0.0
+
+
+def summary_of(
+    lower: int, upper: int, hosts: int, taking: int, classes: Mapping[ClassT, Offered]
+) -> Summary[ClassT]:
+    """Return a summary, with its ideal."""
+    ideal = min((each.free // each.wanted for each in classes.values()), default=0)
+    return Summary(lower, upper, hosts, taking, ideal if hosts else 0, classes)
+
+
+def together(summaries: Sequence[Summary[int]], *, shares: bool) -> Summary[int]:
+    """Return the summary of different hosts; if some share providers, only the largest `lower` is certain."""
+    classes: dict[int, Offered] = {}
+    for class_id, each in chain(*(summary.classes.items() for summary in summaries)):
+        free, wanted, alone, stranded = classes.get(class_id, Offered(0, 0, 0, 0))
+        classes[class_id] = Offered(
+            free + each.free, max(wanted, each.wanted), alone + each.alone, stranded + each.stranded
+        )
+    lower = [each.lower for each in summaries]
+    return Summary(
+        max(lower) if shares else sum(lower),
+        sum(each.upper for each in summaries),
+        sum(each.hosts for each in summaries),
+        sum(each.taking for each in summaries),
+        sum(each.ideal for each in summaries),
+        classes,
+    )
 
 
 def _sums(labels: Rows, numbers: Amounts, count: int) -> list[int]:
@@ -372,7 +300,7 @@ class _ClassOffered:
     stranded: Mask
 
     def among(self, hosts: Mask) -> Offered:
-        """Return the offer of some hosts together; what sharing providers have counts once."""
+        """Return the offer of some hosts together; amounts of sharing providers count once."""
         kept = hosts[self.entries.hosts]
         rows, free, stranded = self.entries.rows[kept], self.free[kept], self.stranded[kept]
         alone = int(self.alone[hosts].sum())

@@ -13,119 +13,12 @@ from itertools import combinations
 import numpy as np
 
 from placement.engine.domain.groups import SplitRule
-from placement.engine.forest.arrays import Amounts, Mask, Rows, Shares
+from placement.engine.forest.arrays import Amounts, Mask, Rows
 from placement.engine.forest.forest import Forest
-from placement.engine.forest.sharing import Sharing
+from placement.engine.search.capacity.anchors import MOST, free_of, largest, most_of_one, room_for
 from placement.engine.search.distribution import FEWEST_SIBLINGS
 from placement.engine.search.filters import Choices, FilledSlots, flags_of
-from placement.engine.search.query import Slot
-
-# How many requests providers have room for, as numbers by host.
-
-
-MOST = 2**40
-"""More than this is not counted: sums of it over a tree are exact as floating point numbers, too."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """A pair of bounds: at least `lower`, at most `upper`, by host; equal where they are exact."""
-
-    lower: Amounts
-    upper: Amounts
-
-    def least(self, other: Bounds) -> Bounds:
-        """Return the smaller bounds, for what needs both."""
-        return Bounds(np.minimum(self.lower, other.lower), np.minimum(self.upper, other.upper))
-
-
-@dataclass(frozen=True, slots=True)
-class SlotEntries:
-    """A list of providers that can fill a slot, each with the host (by its place) that it does so for.
-
-    A sharing provider of another tree is listed once for each host that it serves, with `foreign` set.
-    """
-
-    rows: Rows
-    hosts: Rows
-    foreign: Mask
-
-
-class Anchors:
-    """The hosts to count for, by their roots."""
-
-    def __init__(self, forest: Forest, roots: Rows, sharing: Sharing) -> None:
-        self.forest = forest
-        self.roots = roots
-        self._sharing = sharing
-        self._place = np.full(forest.count, -1, np.intp)
-        self._place[roots] = np.arange(len(roots))
-
-    def __len__(self) -> int:
-        return len(self.roots)
-
-    def hosts_of(self, rows: Rows) -> Rows:
-        """Return the host of each provider, by the tree that it is in; -1 if it is in none of them."""
-        return self._place[self.forest.roots_of(rows)]
-
-    def entries(self, choice: Choices) -> SlotEntries:
-        """Return the providers of a choice that serve some of the hosts."""
-        roots, rows = choice.served(self.forest, self._sharing)
-        hosts = self._place[roots]
-        kept, foreign = hosts >= 0, np.arange(len(rows)) >= len(choice.own)
-        return SlotEntries(rows[kept], hosts[kept], foreign[kept])
-
-    def sums(self, hosts: Rows, numbers: Amounts | Shares) -> Amounts:
-        """Return the sum of the numbers of each host."""
-        return np.bincount(hosts, numbers, len(self)).astype(np.int64)
-
-
-def free_of(forest: Forest, class_id: int, rows: Rows) -> Amounts:
-    """Return what is free of a class at providers, as far as it is counted; 0 where there is none."""
-    return np.clip(forest.column(class_id).free_of(rows), 0, MOST)
-
-
-def room_for(forest: Forest, resources: Iterable[tuple[int, int]], rows: Rows) -> Amounts:
-    """Return how many times each provider can give all of the resources."""
-    room = np.full(len(rows), MOST, np.int64)
-    for class_id, amount in resources:
-        np.minimum(room, free_of(forest, class_id, rows) // amount, out=room)
-    return room
-
-
-def most_of_one(forest: Forest, slot: Slot, rows: Rows) -> Amounts:
-    """Return how often one consumer may take a slot's resources from each provider, whatever is free."""
-    most = np.full(len(rows), MOST, np.int64)
-    for class_id, amount in slot.resources:
-        np.minimum(most, forest.column(class_id).most(rows) // amount, out=most)
-    return most
-
-
-def largest(room: Amounts, most: Amounts, wanted: int, hosts: Rows, count: int) -> Amounts:
-    """Return for each of `count` hosts the largest t with sum(min(room, most * t)) >= wanted * t.
-
-    That many consumers can take `wanted` each from providers that have `room` for all of them together and
-    give one consumer at most `most`. The left side is concave in t, and a share-out exists exactly where no
-    provider has to give more (max-flow min-cut).
-    """
-    within = room.astype(np.float64)
-    high = (np.bincount(hosts, within, count) // wanted).astype(np.int64)
-    if not (most < room).any():
-        return high
-    low = np.zeros(count, np.int64)
-    while (low < high).any():
-        middle = (low + high + 1) // 2
-        given = np.bincount(hosts, np.minimum(within, most * middle[hosts].astype(np.float64)), count)
-        enough = given >= wanted * middle
-        low, high = np.where(enough, middle, low), np.where(enough, high, middle - 1)
-    return low
-
-
-# The slots of a query in parts that do not influence each other: each can be counted by itself.
-#
-# Slots belong together if one provider can be asked for the same class by both, or must not serve both, or if
-# a constraint names them together. Many consumers side by side meet wherever one consumer's groups could.
-
+from placement.engine.search.query import ForestQuery, Slot
 
 _NONE = -1
 
@@ -134,7 +27,7 @@ _NONE = -1
 class SlotPart:
     """A part of a query: slots by number; `ties`: sets of slots that must be below one another.
 
-    `coverage`: the trait conditions that the unsuffixed slots must meet between them.
+    `coverage`: the trait conditions that the slots of the base group must meet between them.
     """
 
     slots: tuple[int, ...]
@@ -152,13 +45,13 @@ class SlotCell:
 
 @dataclass(frozen=True, slots=True)
 class TopPool:
-    """A pool for slots below each top: `most` consumers, and `room` units, `wanted` by a consumer.
+    """A pool for slots below each top: `most` consumers, and `units`, `wanted` of them by a consumer.
 
     `plain`: any consumers can take all units that there is room for, also if cells want different amounts.
     `exact`: `most` consumers can be served; elsewhere `most` is only an upper bound.
     """
 
-    room: Amounts
+    units: Amounts
     most: Amounts
     wanted: int
     plain: Mask
@@ -166,46 +59,75 @@ class TopPool:
 
 
 def parts_of(filled: FilledSlots) -> list[SlotPart]:
-    """Return the parts of the query, in the order of their first slots."""
-    slots = filled.slots
-    split = dict.fromkeys(slot.suffix for slot in slots if slot.rule)
-    # The constraints on subtrees, and the slots of each group that splits something.
-    named = (*filled.query.same_subtree, *({suffix} for suffix in split))
-    tied = [frozenset(at for at, slot in enumerate(slots) if slot.suffix in names) for names in named]
-    ties = [tie for tie in tied if len(tie) > 1]
-    unsuffixed = [at for at, slot in enumerate(slots) if not slot.suffixed]
+    """Return the parts of the query, in the order of their first slots; each can be counted alone.
+
+    Slots belong together if one provider can be asked for a class by both, or must not serve both, or if a
+    constraint names both. Many consumers side by side meet wherever the groups of one could.
+    """
+    ties = _ties_of(filled)
+    unsuffixed = [at for at, slot in enumerate(filled.slots) if not slot.group.suffix]
     coverage = tuple(_uncovered(filled, unsuffixed)) if unsuffixed else ()
-    leader = list(range(len(slots)))
-
-    def find(slot: int) -> int:
-        while leader[slot] != slot:
-            slot = leader[slot]
-        return slot
-
+    merged = _MergedSlots(len(filled.slots))
     for tie in (*ties, unsuffixed if coverage else ()):
         for other in tie:
-            leader[find(other)] = find(min(tie))
-    for one, other in combinations(range(len(slots)), 2):
-        if find(one) != find(other):
-            group = slots[one].suffix == slots[other].suffix and slots[one].rule and slots[other].rule
-            apart = filled.query.isolate and slots[one].suffixed and slots[other].suffixed and not group
-            if _meet(filled, one, other, apart=apart):
-                leader[find(other)] = find(one)
-    members: dict[int, list[int]] = {}
-    for at in range(len(slots)):
-        members.setdefault(find(at), []).append(at)
+            merged.join(min(tie), other)
+    for one, other in combinations(range(len(filled.slots)), 2):
+        apart = _are_apart(filled.query, filled.slots[one], filled.slots[other])
+        if merged.leader(one) != merged.leader(other) and _meet(filled, one, other, apart=apart):
+            merged.join(one, other)
     return [
         SlotPart(
             tuple(found),
             tuple(tie for tie in ties if tie <= set(found)),
             coverage if any(at in found for at in unsuffixed) else (),
         )
-        for found in members.values()
+        for found in merged.members()
     ]
 
 
+def _ties_of(filled: FilledSlots) -> list[frozenset[int]]:
+    """Return the slots of each same_subtree constraint, and of each group that splits an amount."""
+    split = dict.fromkeys(slot.group.suffix for slot in filled.slots if slot.rule)
+    named = (*filled.query.same_subtree, *({suffix} for suffix in split))
+    ties = (
+        frozenset(at for at, slot in enumerate(filled.slots) if slot.group.suffix in names) for names in named
+    )
+    return [tie for tie in ties if len(tie) > 1]
+
+
+class _MergedSlots:
+    """The slots of a query, merged into sets; each set has one of its slots as its leader."""
+
+    def __init__(self, count: int) -> None:
+        self._leaders = list(range(count))
+
+    def leader(self, slot: int) -> int:
+        """Return the leader of the set of a slot."""
+        while self._leaders[slot] != slot:
+            slot = self._leaders[slot]
+        return slot
+
+    def join(self, one: int, other: int) -> None:
+        """Merge the sets of two slots."""
+        self._leaders[self.leader(other)] = self.leader(one)
+
+    def members(self) -> Iterable[list[int]]:
+        """Return the sets, in the order of their first slots."""
+        found: dict[int, list[int]] = {}
+        for slot in range(len(self._leaders)):
+            found.setdefault(self.leader(slot), []).append(slot)
+        return found.values()
+
+
+def _are_apart(query: ForestQuery, slot: Slot, other_slot: Slot) -> bool:
+    """Return whether one provider must not serve both slots; a group may split several amounts over it."""
+    of_one_group = slot.group.suffix == other_slot.group.suffix and slot.rule and other_slot.rule
+    are_named = slot.group.suffix and other_slot.group.suffix
+    return bool(query.isolate and are_named and not of_one_group)
+
+
 def _uncovered(filled: FilledSlots, unsuffixed: Sequence[int]) -> Iterator[frozenset[int]]:
-    """Yield the unsuffixed group's trait conditions that no slot of it meets with all its providers."""
+    """Yield the base group's trait conditions that no slot of it meets with all its providers."""
     for any_of in filled.slots[unsuffixed[0]].group.required:
         givers = (np.concatenate([filled.choices[at].own, filled.choices[at].foreign]) for at in unsuffixed)
         if not any(filled.forest.traits.satisfying(rows, (any_of,)).all() for rows in givers):
@@ -263,18 +185,26 @@ def _cell(filled: FilledSlots, part: SlotPart, members: set[int], top: int) -> S
     lower = [each[0] for each in cell.below]
     if any(len(filled.choices[number].foreign) for number in (top, *lower)):
         return None
+    return None if _influence_each_other(filled, top, lower) or _are_nested(filled, top, lower) else cell
+
+
+def _influence_each_other(filled: FilledSlots, top: int, lower: Sequence[int]) -> bool:
+    """Return whether the top and slots below it, or two slots below it, may take from one provider."""
     # A split next to its own top takes another class; `pools` keeps apart what has to be.
     if any(_meet(filled, top, other, apart=False) for other in lower):
-        return None
-    if any(_meet(filled, one, other, apart=filled.query.isolate) for one, other in combinations(lower, 2)):
-        return None
+        return True
+    pairs = combinations(lower, 2)
+    return any(_meet(filled, one, other, apart=filled.query.isolate) for one, other in pairs)
+
+
+def _are_nested(filled: FilledSlots, top: int, lower: Sequence[int]) -> bool:
+    """Return whether providers of the cell may be below a provider of a slot that is not split."""
     plain = [filled.choices[number] for number in lower if not filled.slots[number].rule]
-    if plain:
-        concerned = Choices.union(filled.choices[number] for number in (top, *lower)).own
-        flags = flags_of(filled.forest.count, Choices.union(plain).own)
-        if (nearest_of(filled.forest, flags, concerned) >= 0).any():
-            return None
-    return cell
+    if not plain:
+        return False
+    concerned = Choices.union(filled.choices[number] for number in (top, *lower)).own
+    flags = flags_of(filled.forest.count, Choices.union(plain).own)
+    return bool((nearest_of(filled.forest, flags, concerned) >= 0).any())
 
 
 def pools(filled: FilledSlots, cell: SlotCell, tops: Rows) -> Iterator[TopPool]:
@@ -285,7 +215,7 @@ def pools(filled: FilledSlots, cell: SlotCell, tops: Rows) -> Iterator[TopPool]:
     for numbers in cell.below:
         slot, rows = filled.slots[numbers[0]], filled.choices[numbers[0]].own
         above = nearest_of(filled.forest, is_top, rows, or_self=True)
-        if filled.query.isolate and slot.suffix != filled.slots[cell.top].suffix:
+        if filled.query.isolate and slot.group.suffix != filled.slots[cell.top].group.suffix:
             above = np.where(above == rows, _NONE, above)
         rows, at = rows[above >= 0], place[above[above >= 0]]
         if slot.rule is None:

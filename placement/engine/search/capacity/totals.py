@@ -1,4 +1,4 @@
-"""Sums over hosts, where sharing providers give what they have once and not to each host."""
+"""Sums over hosts, where sharing providers give their amounts once and not to each host."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from itertools import pairwise
 import numpy as np
 
 from placement.engine.forest.arrays import Amounts, Mask
-from placement.engine.search.capacity.cells import Bounds
+from placement.engine.search.capacity.anchors import Bounds
 from placement.engine.search.capacity.counting import PartCount, SharedSupply
 
 Total = tuple[int, int]
-"""At least so many and at most so many."""
+"""A lower and an upper bound."""
 
 
-def total(alone: Bounds, parts: Sequence[PartCount], sharers: Mask, among: Mask) -> Total:
-    """Return how many some of the hosts have room for in sum; `alone`: each if the others take nothing.
+def total(bounds: Bounds, parts: Sequence[PartCount], sharers: Mask, among: Mask) -> Total:
+    """Return how many consumers some of the hosts have room for together.
 
-    `sharers`: which rows of the forest share.
+    `bounds` are of each host if the others take nothing. `sharers`: which rows of the forest share.
     """
-    lower, upper = alone.lower[among], alone.upper[among]
+    lower, upper = bounds.lower[among], bounds.upper[among]
     sharing = [part for part in parts if part.shares]
     if not sharing or not among.any():
         return int(lower.sum()), int(upper.sum())
     # What parts without sharing providers leave for each host; endless if there are no such parts.
-    own = Bounds(*np.full((2, len(alone.lower)), np.iinfo(np.int64).max // 4))
+    own_bounds = Bounds(*np.full((2, len(bounds.lower)), np.iinfo(np.int64).max // 4))
     for part in parts:
-        own = own if part.shares else own.least(part.bounds)
+        own_bounds = own_bounds if part.shares else own_bounds.least(part.bounds)
     supplies = [part.supply for part in sharing if part.supply is not None]
-    flows = [_most_by_flow(supply, own.upper, sharers, among) for supply in supplies]
+    flows = [_most_by_flow(supply, own_bounds.upper, sharers, among) for supply in supplies]
     most = min([int(upper.sum()), *flows])
     if len(sharing) == len(supplies) == 1:
-        return min(_most_by_flow(supplies[0], own.lower, sharers, among), most), most
+        return min(_most_by_flow(supplies[0], own_bounds.lower, sharers, among), most), most
     if len(supplies) < len(sharing):
         # One host alone is certain.
         return min(int(lower.max()), most), most
-    return min(_in_turn(supplies, own.lower, sharers, among), most), most
+    return min(_in_turn(supplies, own_bounds.lower, sharers, among), most), most
 
 
 def _most_by_flow(supply: SharedSupply, bound: Amounts, sharers: Mask, among: Mask) -> int:
@@ -116,12 +116,12 @@ def _push(edges: Edges, way: Sequence[int], amount: int) -> None:
         edges[there][here] += amount
 
 
-def _in_turn(supplies: Sequence[SharedSupply], bound: Amounts, sharers: Mask, among: Mask) -> int:
-    """Return what hosts take in turn, each of what the hosts before it left in sharing providers."""
+def _in_turn(shared_supplies: Sequence[SharedSupply], bound: Amounts, sharers: Mask, among: Mask) -> int:
+    """Return the sum over hosts in turn; each takes what earlier ones left in sharing providers."""
     left: list[dict[int, int]] = []
     # The providers of each host, its own first.
     members: list[dict[int, list[int]]] = []
-    for supply in supplies:
+    for supply in shared_supplies:
         rows, hosts = supply.entries.rows, supply.entries.hosts
         left.append(dict(zip(rows.tolist(), supply.room.tolist(), strict=True)))
         order = np.argsort(sharers[rows], kind="stable")

@@ -7,8 +7,9 @@ from itertools import permutations
 import pytest
 from hypothesis import given, settings
 
-from placement.engine.domain import groups
-from placement.engine.domain.groups import CandidateQuery, RequestGroup, SplitRule, rebuilt, settled
+from placement.engine.domain import stored_requests
+from placement.engine.domain.group_mappings import rebuilt, settled
+from placement.engine.domain.groups import CandidateQuery, RequestGroup, SplitRule
 from placement.engine.search.query import GroupQuery
 from placement.http.query_grammar import GroupSchema
 from tests.naive import enumerate_candidates
@@ -63,8 +64,8 @@ def test_requests_that_differ_in_a_field_of_a_group_are_different():
         group = replace(GROUP, split=frozenset({"VCPU"})) if field == "split_rule" else GROUP
         one, two = (CandidateQuery((of,)) for of in (group, replace(group, **{field: OTHER_OF_GROUP[field]})))
         assert one.identity != two.identity, field
-        assert groups.written(one, None) != groups.written(two, None), field
-        assert groups.read(groups.written(two, None)).query == two, field
+        assert stored_requests.written(one, None) != stored_requests.written(two, None), field
+        assert stored_requests.read(stored_requests.written(two, None)).query == two, field
 
 
 def test_requests_that_differ_in_a_field_are_different():
@@ -72,7 +73,7 @@ def test_requests_that_differ_in_a_field_are_different():
         other = replace(QUERY, **{field: OTHER_OF_QUERY[field]})
         assert other.identity != QUERY.identity, field
         wanted = QUERY if field in OF_THE_ANSWER else other
-        assert groups.read(groups.written(other, None)).query == wanted, field
+        assert stored_requests.read(stored_requests.written(other, None)).query == wanted, field
 
 
 def test_every_field_of_a_group_is_in_json_and_known_by_ids():
@@ -83,7 +84,7 @@ def test_every_field_of_a_group_is_in_json_and_known_by_ids():
 
 def test_requests_of_earlier_releases_are_stored_in_this_form():
     query = CandidateQuery((replace(GROUP, **OTHER_OF_GROUP), RequestGroup("", {"VCPU": 1})))
-    assert groups.written(query, "home", under_rules=True) == (
+    assert stored_requests.written(query, "home", under_rules=True) == (
         '{"cluster":"home","form":1,"query":{"groups":[{"forbidden":["HW_CPU_X86_VMX"],'
         '"forbidden_aggregates":["rack"],"in_tree":"tree","member_of":[["rack"]],'
         '"required":[["HW_CPU_X86_VMX"]],"resources":{"VCPU":2},"split":["VCPU"],"split_rule":"spread",'

@@ -5,10 +5,20 @@ from collections import defaultdict
 
 import numpy as np
 
-from placement.engine.forest import totals
+from placement.engine.forest.fleet import (
+    NOTHING,
+    Fleet,
+    TreeShares,
+    fleet_of,
+    free_cores,
+    overfull,
+    places_of,
+    shares_in_use,
+    stranded_cores,
+)
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.providers import MILLION, InventoryRow, ProviderRecord, ProviderRow
-from placement.engine.forest.totals import NO_AGGREGATE, NOTHING, Shares, by_aggregate, by_root
+from placement.engine.forest.totals import NO_AGGREGATE, by_aggregate, by_root
 
 UUID = "00000000-0000-4000-8000-{:012}"
 CPUS, MEMORY, DISK = 1, 2, 3
@@ -26,8 +36,8 @@ def provider(id_: int, parent: int | None, root: int, held: dict[int, tuple[int,
     return ProviderRecord(row, rows, frozenset(), aggregates)
 
 
-def of(forest: Forest, only: int | None = None) -> totals.Fleet:
-    return totals.fleet_of(forest.snapshot(), {CLUSTER}, only)
+def of(forest: Forest, *only: int) -> Fleet:
+    return fleet_of(forest.snapshot(), {CLUSTER}, only)
 
 
 def test_hosts_come_group_by_group_and_each_once():
@@ -40,25 +50,26 @@ def test_hosts_come_group_by_group_and_each_once():
     assert np.frombuffer(all_.id_bytes, "<u4").tolist() == all_.ids.tolist()
     assert of(forest, CLUSTER).ids.tolist() == [2, 4, 6]
     assert of(forest, OTHER).ids.tolist() == []
-    used = totals.used(forest.snapshot(), all_, DISK)
+    assert of(forest, CLUSTER, OTHER).ids.tolist() == []
+    used = shares_in_use(forest.snapshot(), all_, DISK)
     assert used.part.tolist() == [1, 3, 5, 7, 2, 4, 6]
     assert used.totals() == (28, 70)
     assert used.ranked(rising=False) == [3, 6, 2, 5, 1, 4, 0]
-    assert totals.places_of(all_, [6, 99, 1]) == [6, None, 0]
+    assert places_of(all_, [6, 99, 1]) == [6, None, 0]
 
 
 def test_shared_storage_comes_last_in_its_group_and_is_no_host():
     forest = Forest()
     forest.apply([provider(id_, None, id_, {DISK: (10, id_)}) for id_ in range(1, 6)])
     rows = forest.rows_of(np.array([1, 2]))
-    all_ = totals.fleet_of(forest.snapshot(), {CLUSTER}, sharing=rows)
+    all_ = fleet_of(forest.snapshot(), {CLUSTER}, sharing=rows)
     assert all_.ids.tolist() == [3, 5, 1, 4, 2]
     assert all_.counts() == [2, 1]
     assert all_.storage == 2
 
 
 def test_levels_are_percent_and_nothing_is_told_from_zero():
-    shares = Shares(np.array([0, 1, 3, 5, 90, 0]), np.array([3, 3, 3, 3, 3, 0]))
+    shares = TreeShares(np.array([0, 1, 3, 5, 90, 0]), np.array([3, 3, 3, 3, 3, 0]))
     assert list(shares.level_bytes) == [0, 33, 100, 167, 200, NOTHING]
     assert shares.ranked(rising=True) == [0, 1, 2, 3, 4, 5]
     assert shares.ranked(rising=False) == [4, 3, 2, 1, 0, 5]
@@ -78,8 +89,8 @@ def test_a_core_is_free_if_nobody_has_any_of_it():
             provider(3, None, 3, {MEMORY: (100, 0)}),
         ]
     )
-    view, all_ = forest.snapshot(), of(forest)
-    free = totals.free_cores(view, all_, CPUS, MEMORY)
+    snapshot, all_ = forest.snapshot(), of(forest)
+    free = free_cores(snapshot, all_, CPUS, MEMORY)
     assert all_.ids.tolist() == [1, 3, 2]
     assert [free.at(place) for place in range(3)] == [(1, 3), (0, 0), (5, 8)]
 
@@ -106,8 +117,8 @@ def test_stranded_cores_are_free_beside_too_little():
             stranded += here if here < 4 or memory < 16 else 0
         expected[root] = (stranded, free)
     forest.apply(records)
-    view, all_ = forest.snapshot(), of(forest)
-    found = totals.stranded_cores(view, all_, CPUS, MEMORY, (4, 16))
+    snapshot, all_ = forest.snapshot(), of(forest)
+    found = stranded_cores(snapshot, all_, CPUS, MEMORY, (4, 16))
     assert {id_: found.at(place) for place, id_ in enumerate(all_.ids.tolist())} == expected
     assert any(stranded for stranded, _ in expected.values())
 
@@ -116,11 +127,11 @@ def test_what_is_overfull_is_found_and_an_empty_forest_has_a_map():
     forest = Forest()
     all_ = of(forest)
     assert (all_.id_bytes, all_.is_narrow, len(all_.roots)) == (b"", True, 0)
-    assert totals.used(forest.snapshot(), all_, CPUS).level_bytes == b""
-    assert totals.stranded_cores(forest.snapshot(), all_, CPUS, MEMORY, (4, 16)).totals() == (0, 0)
+    assert shares_in_use(forest.snapshot(), all_, CPUS).level_bytes == b""
+    assert stranded_cores(forest.snapshot(), all_, CPUS, MEMORY, (4, 16)).totals() == (0, 0)
     full = provider(1, None, 1, {DISK: (10, 12), MEMORY: (10, 10)})
     forest.apply([full, provider(2, None, 2, {DISK: (0, 0)})])
-    assert totals.overfull(forest.snapshot()) == [(1, DISK, 12, 10)]
+    assert overfull(forest.snapshot()) == [(1, DISK, 12, 10)]
 
 
 _CLASSES, _AGGREGATES, _CLUSTERS = (1, 2, 3), (5, 6, 7, 8), frozenset({7, 8})

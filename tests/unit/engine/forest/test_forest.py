@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from placement.engine.domain.inventories import Inventory
-from placement.engine.forest.arrays import IdIndex, assembled, fractions, from_text, lines, numbers, to_text
+from placement.engine.forest.arrays import IdIndex
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.inventories import Draw
 from placement.engine.forest.memberships import Memberships
 from placement.engine.forest.providers import InventoryRow, ProviderRecord, ProviderRow
 from placement.engine.forest.simulation import SimulatedForest
+from placement.engine.forest.texts import assembled, fractions, from_text, lines, numbers, to_text
 from placement.engine.search.answer import Answer, summarise
 from tests.forests import World, loaded, without
 from tests.naive import NaiveProvider

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from placement.engine.domain.inventories import Inventory
-from placement.engine.forest import forest as states
+from placement.engine.forest import bulk
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.providers import (
     LARGEST_RATIO,
@@ -158,8 +158,8 @@ def test_many_at_once_leave_what_one_by_one_would(before, changed, is_loaded):
         stamps = at_once.providers.tree_stamp.copy()
         shapes = at_once.shape_version, one_by_one.shape_version
         several = told(some, revision)
-        assert states.strangers(at_once, sorted(some)) == []
-        states.apply(at_once, several)
+        assert bulk.strangers(at_once, sorted(some)) == []
+        bulk.apply(at_once, several)
         one_by_one.apply([record(id_, given, revision) for id_, given in some.items()])
         assert contents(at_once) == contents(one_by_one)
         assert fitting(at_once) == fitting(one_by_one)
@@ -238,8 +238,8 @@ def test_many_that_are_new_or_moved_come_as_one_by_one(providers, known, parted_
         for some in (sorted(PARENTS)[:parted_at], sorted(PARENTS)[parted_at:])
         if some
     ]
-    assert states.have_ancestors(at_once, parts)
-    states.apply(at_once, *parts)
+    assert bulk.have_ancestors(at_once, parts)
+    bulk.apply(at_once, *parts)
     one_by_one.apply([record(id_, given, 2, MOVED) for id_, given in providers.items()])
     assert contents(at_once) == contents(one_by_one)
     assert trees(at_once) == trees(one_by_one)
@@ -259,20 +259,20 @@ def test_a_parent_that_was_not_told_of_is_missed():
     forest.apply([record(1, NOTHING, 1)])
     below = told(dict.fromkeys((2, 4), SOMETHING), 2, {2, 4})
     elsewhere = told({6: SOMETHING}, 2, {6})
-    assert states.have_ancestors(forest, [below])
-    assert not states.have_ancestors(forest, [below, elsewhere])
-    assert states.have_ancestors(forest, [elsewhere, told({5: SOMETHING}, 2, {5})])
+    assert bulk.have_ancestors(forest, [below])
+    assert not bulk.have_ancestors(forest, [below, elsewhere])
+    assert bulk.have_ancestors(forest, [elsewhere, told({5: SOMETHING}, 2, {5})])
 
 
 def test_a_class_that_is_new_is_offered_and_what_is_offered_as_before_is_not_copied():
     forest = Forest()
     forest.apply([record(id_, NOTHING, 1) for id_ in PARENTS])
     kept = forest.snapshot()
-    states.apply(forest, told(dict.fromkeys(PARENTS, SOMETHING), 2))
+    bulk.apply(forest, told(dict.fromkeys(PARENTS, SOMETHING), 2))
     assert sorted(forest.providers.id[forest.column(1).fitting(5)].tolist()) == sorted(PARENTS)
     assert 1 not in kept.inventories
     kept = forest.snapshot()
-    states.apply(forest, told({1: {**SOMETHING, "offers": {1: (Inventory(8), 5)}}}, 3))
+    bulk.apply(forest, told({1: {**SOMETHING, "offers": {1: (Inventory(8), 5)}}}, 3))
     assert forest.column(1).offers.total is kept.column(1).offers.total
     assert forest.column(1).entries.used is not kept.column(1).entries.used
 

@@ -25,9 +25,9 @@ class _Run:
     def __init__(self, layout, use, demand, rules):
         topology = layout.topology
         self.rows = topology.by_cpu
-        self.threads = len(topology.rows) // len(topology.cores)
-        self.node_size = len(topology.rows) // len(topology.numa_nodes)
-        self.socket_size = len(topology.rows) // len(topology.sockets)
+        self.threads = len(topology.by_cpu) // len(topology.cores)
+        self.node_size = len(topology.by_cpu) // len(topology.numa_nodes)
+        self.socket_size = len(topology.by_cpu) // len(topology.sockets)
         self.refs = {cpu: sum(layer >> cpu & 1 for layer in use.counts) for cpu in self.rows}
         self.carriers = {
             ExclusiveLevel.PCPU_LEVEL: set(members_of(use.pcpu_level)),

@@ -113,7 +113,7 @@ def topologies(draw):
     """Regular hosts, of which a few CPUs may be offline."""
     whole = topology(*draw(SHAPES), distant=draw(st.booleans()))
     offline = draw(st.one_of(st.just(frozenset()), some_of(whole.cpus)))
-    rows = tuple(row for row in whole.rows if row.cpu not in offline)
+    rows = tuple(row for row in whole.by_cpu.values() if row.cpu not in offline)
     return CpuTopology(rows) if rows else whole
 
 

@@ -7,7 +7,10 @@ from hypothesis import strategies as st
 from placement.engine.domain.errors import BadRequest
 from placement.engine.numa.cpus import (
     CpuListError,
+    CpuTopology,
+    LogicalCpu,
     format_cpu_list,
+    layout_of,
     parse_cpu_list,
     parse_typed_cpu_list,
 )
@@ -70,3 +73,15 @@ def test_a_part_is_shown_in_brief_when_it_names_no_cpu():
     with pytest.raises(CpuListError, match="names no CPU") as refusal:
         parse_typed_cpu_list("1," + " " * 100_000)
     assert len(str(refusal.value)) < 200
+
+
+def test_reports_of_a_host_are_equal_however_their_rows_were_ordered():
+    cpus = [LogicalCpu(cpu, cpu % 4, cpu % 2, 0) for cpu in range(8)]
+    topology = CpuTopology(tuple(cpus))
+    for shuffled in (cpus[::-1], [*cpus[3:], *cpus[:3]]):
+        other = CpuTopology(tuple(shuffled))
+        assert other == topology
+        assert list(other.by_cpu) == list(range(8))
+        assert other.cores == topology.cores
+        assert all(list(threads) == sorted(threads) for threads in other.cores.values())
+        assert layout_of(other) == layout_of(topology)

@@ -92,6 +92,11 @@ def test_each_numa_node_is_dealt_its_share(asked, cpus):
     assert taken(*asked) == cpus
 
 
+def test_a_socket_that_holds_exactly_the_rest_is_taken_whole():
+    """The first socket has 8 CPUs, the second 4, the third 2: a smaller socket must not come before."""
+    assert taken(KOORD, 12, FULL, (3, 1, 4, 2), ["8-11", "16-21"]) == "0-7,12-15"
+
+
 def test_an_affinity_decides_the_numa_nodes_and_dealing_only_the_shares():
     request, even = pod(SPREAD, cpu=3000), host(*TWO, rules=OVER_ALL)
     packed = NumaAllocator(host(*TWO), request).allocate((0, 1))

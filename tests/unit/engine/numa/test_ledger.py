@@ -1,11 +1,13 @@
 """What pods hold on a host, what NUMA nodes have left, and how a request is split over them and scored."""
 
 from collections import Counter
+from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from placement.engine.domain.units import LARGEST_AMOUNT
 from placement.engine.numa.alignment import favour_idle
 from placement.engine.numa.allocator import (
     NO_CREDIT,
@@ -29,6 +31,8 @@ from placement.engine.numa.host import (
     NumaNeighbours,
     PodDemand,
     PodRefused,
+    amplified,
+    bound_cost,
     host_scorer,
     numa_used,
 )
@@ -100,13 +104,22 @@ def test_use_is_what_counting_one_by_one_gives_and_never_below_none(added, retur
     assert not after.counts or after.counts[-1]
 
 
+def test_amplified_amounts_stay_within_64_bits():
+    ratio = Fraction(4)
+    assert amplified({"memory": LARGEST_AMOUNT // 2, "cpu": 3}, {"memory": ratio}) == {
+        "memory": LARGEST_AMOUNT,
+        "cpu": 3,
+    }
+    assert bound_cost(LARGEST_AMOUNT // 2, ratio) == LARGEST_AMOUNT
+
+
 def test_bound_cpus_cost_their_ratio_and_reusable_amounts_are_handed_back():
-    amplified = host(2, 1, 8, 2, holdings=[holding("0-2")], ratio="1.001")
+    advertised = host(2, 1, 8, 2, holdings=[holding("0-2")], ratio="1.001")
     # 3.003 CPUs cost 3 millicores more than 3.
-    assert numa_used(amplified, amplified.use, NOTHING) == {0: {"cpu": 3}}
+    assert numa_used(advertised, advertised.use, NOTHING) == {0: {"cpu": 3}}
     state = host(1, 1, 2, 2, holdings=[holding(numa0={"cpu": 3000})])
     reusable = NumaAmounts({0: {"cpu": 5000, "memory": 10}, 7: {"cpu": 1}})
-    available = NumaAllocator(state, PodDemand({}), ReservedCredit(reusable=reusable)).available
+    available = NumaAllocator(state, PodDemand({}), ReservedCredit(reusable_amounts=reusable)).available
     assert numa_used(state, state.use, reusable) == {0: {"cpu": 0}}
     assert available[0] == {"cpu": 4000, "memory": 4000}
 

@@ -11,18 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.allocations.rendering import score_members
-from placement.engine.forest.arrays import lines
-from placement.engine.scoring.order import (
-    DEFAULT_SCORING,
-    Order,
-    Strategy,
+from placement.engine.forest.texts import lines
+from placement.engine.scoring.host_scores import (
     best_score,
-    parse_strategy,
     score_host,
     score_hosts,
     score_with_parts,
     sum_scorer,
 )
+from placement.engine.scoring.order import DEFAULT_SCORING, Order, Strategy, parse_strategy
 from placement.engine.search.ranking import ScoreTable, StrategyScores
 from tests.naive_scoring import naive_score, naive_sum
 from tests.scoring_strategies import KUBERNETES_NAMES, scorers, shapes

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from placement.engine.scoring.order import Scope, parse_order, parse_strategy
-from placement.engine.scoring.rule import ScoringRefused
+from placement.engine.scoring.parameters import ScoringRefused
 from tests.cases import scoring
 
 RAMP = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]

@@ -17,29 +17,30 @@ from placement.engine.domain.explanation import (
     Reason,
     Shortage,
     first_obstacle,
+    lacks,
     sentences,
 )
 from placement.engine.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup
 from placement.engine.domain.inventories import Inventory
-from placement.engine.search.explanation import explain
-from placement.engine.search.query import Trace, Vocabulary
+from placement.engine.search.explanation import FoundCount, explain
 from placement.engine.search.search import search
+from placement.engine.search.vocabulary import Vocabulary
 from tests.forests import World, loaded
-from tests.naive import Candidate, NaiveProvider, enumerate_candidates
+from tests.naive import Candidate, NaiveProvider, combinations, enumerate_candidates
+from tests.naive import Forest as NaiveForest
 from tests.querystring import parsed
 from tests.strategies import Search, searches, split_searches
 
 
-def traced(
-    world: World, query: CandidateQuery, one_by_one: bool = True
-) -> tuple[list[Candidate], Explanation]:
+def traced(world: World, query: CandidateQuery, in_full: bool = True) -> tuple[list[Candidate], Explanation]:
     """What a search finds, and how it is explained."""
-    trace, wanted = Trace(one_by_one), world.query(query)
-    found = world.candidates(search(world.forest, world.sharing, wanted, trace))
+    wanted = world.query(query)
+    found = world.candidates(search(world.forest, world.sharing, wanted))
     classes = {number: name for name, number in world.classes.items()}
     words = Vocabulary(classes, {number: name for name, number in world.traits.items()})
     sharing = world.sharing.of(world.forest, wanted.sharing_trait)
-    return found, explain(world.forest, sharing, wanted, trace, words)
+    counted = FoundCount(len(found))
+    return found, explain(world.forest, sharing, wanted, counted, words, in_full=in_full)
 
 
 def named(name: str) -> str:
@@ -66,8 +67,9 @@ def explained(providers: Sequence[NaiveProvider], query: CandidateQuery) -> Expl
 def missing(providers: Sequence[NaiveProvider], query: CandidateQuery) -> tuple[list[Miss], list[str]]:
     """The misses of a search and the sentences about them."""
     found = explained(providers, query)
-    told = [] if found.first_empty is None else sentences(found)[found.first_empty + 1 :]
-    return list(found.misses), [text for text in told if " of 0 trees" not in text]
+    empty = found.first_empty
+    shown = () if empty is None else found.misses
+    return list(shown), [text for miss in shown for text in lacks(miss, found.stages[empty or 0], found)]
 
 
 def paragraphs(text: str) -> list[tuple[str, list[str]]]:
@@ -86,54 +88,47 @@ HOSTS = [
 ]
 SAID_OF_HOSTS = """
 resources=VCPU:4
-    4 VCPU free: 1 of 2 providers, in 1 tree
-    trees with a provider for each part up to the group without suffix: 1 of 2 trees
-    trees that give all parts at once: 1 of 1 trees
+    4 VCPU free: 1 of 2 hosts
+    hosts that can serve the whole request at once: 1 of 1 hosts
+    VCPU ends first: 7 VCPU free on 1 host with a candidate, room for 1 such request
 
 resources1=VCPU:8
-    group 1, 8 VCPU free: 0 of 2 providers, in 0 trees
+    group 1, 8 VCPU free: 0 of 2 hosts
     one lacks 1 VCPU: it has 7 free
     two lacks 6 VCPU: it has 2 free
-    trees with a provider for each part up to group 1: 0 of 2 trees
-    trees that give all parts at once: 0 of 0 trees
+    hosts that can serve the whole request at once: 0 of 0 hosts
 
 resources1=VCPU:7
-    group 1, 7 VCPU free: 0 of 2 providers, in 0 trees
+    group 1, 7 VCPU free: 0 of 2 hosts
     one has enough free, but the amount breaks its min_unit, max_unit or step_size
     two lacks 5 VCPU: it has 2 free
-    trees with a provider for each part up to group 1: 0 of 2 trees
-    trees that give all parts at once: 0 of 0 trees
+    hosts that can serve the whole request at once: 0 of 0 hosts
 
 resources1=VCPU:1,VGPU:1
-    group 1, 1 VCPU free: 2 of 2 providers, in 2 trees
-    group 1, 1 VGPU free: 0 of 2 providers, in 0 trees
+    group 1, 1 VCPU free: 2 of 2 hosts
+    group 1, 1 VGPU free: 0 of 2 hosts
     one lacks 1 VGPU: it has 0 free
     two lacks 1 VGPU: it has 0 free
-    trees with a provider for each part up to group 1: 0 of 2 trees
-    trees that give all parts at once: 0 of 0 trees
+    hosts that can serve the whole request at once: 0 of 0 hosts
 
 resources1=VCPU:1&required1=CUSTOM_SSD,!CUSTOM_SSD
-    group 1, 1 VCPU free: 2 of 2 providers, in 2 trees
-    group 1, trait CUSTOM_SSD: 1 of 2 providers, in 1 tree
-    group 1, no trait CUSTOM_SSD: 0 of 1 provider, in 0 trees
-    one met everything before; forbidden: CUSTOM_SSD
-    trees with a provider for each part up to group 1: 0 of 2 trees
-    trees that give all parts at once: 0 of 0 trees
+    group 1, 1 VCPU free: 2 of 2 hosts
+    group 1, trait CUSTOM_SSD: 1 of 2 hosts
+    group 1, no trait CUSTOM_SSD: 0 of 1 hosts
+    one meets all earlier conditions; forbidden: CUSTOM_SSD
+    hosts that can serve the whole request at once: 0 of 0 hosts
 
 resources1=VGPU:1&resources2=DISK_GB:1&group_policy=none
-    group 1, 1 VGPU free: 1 of 1 provider, in 1 tree
-    group 2, 1 DISK_GB free: 1 of 1 provider, in 1 tree
-    trees with a provider for each part up to group 1: 1 of 2 trees
-    trees with a provider for each part up to group 2: 0 of 1 trees
-    the tree of one lacks 1 DISK_GB for group 2: no suitable provider offers any
-    the tree of two lacks 1 VGPU for group 1: no suitable provider offers any
-    trees that give all parts at once: 0 of 0 trees
+    group 1, 1 VGPU free: 1 of 2 hosts, 1 of 1 provider
+    group 2, 1 DISK_GB free: 0 of 1 hosts, 0 of 0 providers
+    host one lacks 1 DISK_GB for group 2: no suitable provider offers any
+    host two lacks 1 VGPU for group 1: no suitable provider offers any
+    hosts that can serve the whole request at once: 0 of 0 hosts
 
 resources1=VGPU:1&resources2=VGPU:1&group_policy=isolate
-    group 1, 1 VGPU free: 1 of 1 provider, in 1 tree
-    trees with a provider for each part up to group 2: 1 of 2 trees
-    trees that give all parts at once: 0 of 1 trees
-    the tree of one has no provider left for group 2: the groups are kept apart
+    group 1, 1 VGPU free: 1 of 2 hosts, 1 of 1 provider
+    hosts that can serve the whole request at once: 0 of 1 hosts
+    host one has no provider left for group 2: the groups are kept apart
 """
 
 
@@ -144,7 +139,7 @@ def test_each_stage_is_told_in_a_sentence(query: str, said: list[str]) -> None:
 
 def test_the_verdict_is_the_first_empty_stage_and_the_nearest_miss() -> None:
     assert first_obstacle(explained(HOSTS, asked("resources=VCPU:3,VGPU:4"))) == (
-        "4 VGPU free: 0 of 1 provider, in 0 trees; vga lacks 2 VGPU: it has 2 free"
+        "4 VGPU free: 0 of 1 hosts; vga lacks 2 VGPU: it has 2 free"
     )
     assert first_obstacle(explained(HOSTS, asked("resources=VCPU:1"))) == ""
 
@@ -167,7 +162,7 @@ resources1=VCPU:5&resources2=VCPU:5&group_policy=isolate
     n1 lacks 1 VCPU for group 2: 5 wanted, 4 free
 
 resources=DISK_GB:6&resources1=DISK_GB:7&group_policy=none
-    host lacks 3 DISK_GB for the unsuffixed group and 1: 13 wanted, 10 free
+    host lacks 3 DISK_GB for the base group and 1: 13 wanted, 10 free
 
 resources1=VCPU:6&resources2=MEMORY_MB:101&same_subtree=1,2&group_policy=none
     n0 lacks 1 MEMORY_MB for group 2: 101 wanted, 100 free
@@ -176,7 +171,7 @@ resources_N=MEMORY_MB:10&resources_A=PCPU:2&resources_B=PCPU:2&resources_C=PCPU:
     no provider is left for group _D below n0
 
 resources1=VCPU:1&resources2=VCPU:1&resources3=VCPU:1&group_policy=isolate
-    the tree of host has no provider left for group 3: the groups are kept apart
+    host host has no provider left for group 3: the groups are kept apart
 """
 
 
@@ -218,10 +213,10 @@ def test_a_trait_that_the_unsuffixed_group_lacks_besides_is_named() -> None:
     query = (
         "resources=DISK_GB:6,VCPU:4&required=CUSTOM_T&resources1=VCPU:4&required1=CUSTOM_U&group_policy=none"
     )
-    trait = "the tree of host has most free for the unsuffixed group on providers without trait CUSTOM_T"
+    trait = "host host has most of the free amount for the base group on providers without trait CUSTOM_T"
     assert missing(providers, asked(query))[1] == [trait]
     short = missing(providers, asked(f"{query}&resources2=DISK_GB:7"))[1]
-    assert short == ["host lacks 3 DISK_GB for the unsuffixed group and 2: 13 wanted, 10 free", trait]
+    assert short == ["host lacks 3 DISK_GB for the base group and 2: 13 wanted, 10 free", trait]
 
 
 def test_cores_that_are_short_are_told_together() -> None:
@@ -232,7 +227,7 @@ def test_cores_that_are_short_are_told_together() -> None:
     ]
     query = asked("&".join(f"resources{at}=PCPU:2" for at in range(1, 6)) + "&group_policy=isolate")
     misses, said = missing(providers, query)
-    assert said == ["the tree of host lacks 8 PCPU for 2, 3, 4 and 5: 8 wanted, 0 free on several providers"]
+    assert said == ["host host lacks 8 PCPU for 2, 3, 4 and 5: 8 wanted, 0 free on several providers"]
     (shortage,) = misses[0].shortages
     found = (shortage.reason, shortage.groups, shortage.provider)
     assert found == (Reason.AMOUNT, ("2", "3", "4", "5"), None)
@@ -243,8 +238,8 @@ def test_conditions_that_no_provider_of_a_tree_meets_are_named() -> None:
     others = [provider("p", "host", VGPU=1), provider("oth", None, "CUSTOM_BLUE", VGPU=1)]
     query = "resources1=DISK_GB:1&resources2=VGPU:1&required2=CUSTOM_BLUE&group_policy=none"
     assert missing([*NUMA_HOST, *others], asked(query))[1] == [
-        "the tree of host has no provider for group 2: none that could serve it has trait CUSTOM_BLUE",
-        "the tree of oth lacks 1 DISK_GB for group 1: no suitable provider offers any",
+        "host host has no provider for group 2: none that could serve it has trait CUSTOM_BLUE",
+        "host oth lacks 1 DISK_GB for group 1: no suitable provider offers any",
     ]
 
 
@@ -263,8 +258,8 @@ def test_many_groups_are_counted_instead_of_named() -> None:
     devices = [provider(f"d{number:02}", "host", VGPU=1) for number in range(63)]
     used = [replace(device, used={"VGPU": 1}) for device in devices]
     query = asked("&".join(f"resources{at}=VGPU:1" for at in range(1, 65)) + "&group_policy=isolate")
-    left = "the tree of host has no provider left for group 64: the groups are kept apart"
-    lacks = "the tree of host lacks 63 VGPU for 2, 3, 4 and 60 more groups: 63 wanted, 0 free on several"
+    left = "host host has no provider left for group 64: the groups are kept apart"
+    lacks = "host host lacks 63 VGPU for 2, 3, 4 and 60 more groups: 63 wanted, 0 free on several"
     assert missing([host, *devices], query)[1] == [left]
     assert missing([host, *used, free], query)[1] == [f"{lacks} providers"]
 
@@ -311,7 +306,7 @@ def test_every_refusal_of_split_amounts_has_a_reason(seed: int) -> None:
     assert all(miss.shortages or miss.lacking or miss.unwanted for miss in misses)
     if not enumerate_candidates(providers, CandidateQuery(tuple(groups))):
         assert said
-    assert "the tree of host met everything before" not in said
+    assert "host host meets all earlier conditions" not in said
 
 
 OFFERED_BY_NO_PROVIDER = (
@@ -320,29 +315,51 @@ OFFERED_BY_NO_PROVIDER = (
 )
 
 
+ASKED_TWICE = (
+    (provider("host", None, VCPU=8),),
+    CandidateQuery(
+        (RequestGroup("", {"VCPU": 1}),),
+        root_required=frozenset({"CUSTOM_OF_NOBODY", "CUSTOM_OF_NOBODY_EITHER"}),
+    ),
+)
+
+
 @settings(max_examples=200)
 @given(searches() | split_searches(), st.booleans())
 @example(OFFERED_BY_NO_PROVIDER, False)
-def test_explaining_changes_nothing_and_a_reason_is_found(given_search: Search, one_by_one: bool) -> None:
+@example(ASKED_TWICE, False)
+def test_explaining_changes_nothing_and_a_reason_is_found(given_search: Search, in_full: bool) -> None:
     providers, query = given_search
     world = loaded(providers)
-    found, explanation = traced(world, query, one_by_one)
+    found, explanation = traced(world, query, in_full)
     assert found == world.candidates(world.search(query))
     empty = explanation.first_empty
-    assert (empty is None) == bool(enumerate_candidates(providers, query))
+    # Shared storage is a host only where nothing else has a candidate.
+    anchors = {anchor for anchor, _ in combinations(NaiveForest(providers), query)}
+    hosts = anchors - {each.uuid for each in providers if each.shares}
+    assert explanation.stages[-1].trees == len(hosts or anchors)
+    assert (empty is None) == bool(anchors)
     assert len(explanation.misses) <= MOST_MISSES
     on_trees = [stage for stage in explanation.stages if stage.counted is CountedUnit.TREES]
     assert [stage.trees for stage in on_trees] == sorted((stage.trees for stage in on_trees), reverse=True)
-    assert len({stage.condition.text for stage in on_trees}) == len(on_trees)
+    # Each is asked once; a trait of the root and one of any provider read alike.
+    assert len({(stage.condition.kind, stage.condition.text) for stage in on_trees}) == len(on_trees)
+    # Each stage begins with the hosts that the one before left; a sharing provider serves several.
+    left = [stage.trees for stage in explanation.stages]
+    assert [stage.trees_came for stage in explanation.stages[1:]] == left[:-1]
     for stage in explanation.stages:
-        assert stage.counted is CountedUnit.TREES or stage.trees <= stage.passed <= stage.came
+        assert stage.trees <= stage.trees_came
+        assert stage.passed <= stage.came
+        assert bool(stage.trees) == bool(stage.passed)
     said = sentences(explanation)
     assert all(said)
     if empty is None:
         return
     assert all(miss.shortages or miss.lacking or miss.unwanted for miss in explanation.misses)
     assert len(said) > len(explanation.stages)
-    if explanation.stages[empty].condition.kind is ConditionKind.TRAITS:
+    stage = explanation.stages[empty]
+    # A host may fail for a trait of what is below it.
+    if stage.condition.kind is ConditionKind.TRAITS and stage.counted is CountedUnit.PROVIDERS:
         carried = {provider.uuid: provider.traits for provider in providers}
         for miss in explanation.misses:
             assert miss.lacking or miss.unwanted
@@ -362,13 +379,12 @@ def enriched(provider: NaiveProvider, shortage: Shortage) -> NaiveProvider:
 
 @settings(max_examples=200)
 @given(searches(), st.booleans())
-def test_with_what_is_missing_the_request_fits(given_search: Search, one_by_one: bool) -> None:
+def test_with_what_is_missing_the_request_fits(given_search: Search, in_full: bool) -> None:
     providers, query = given_search
     if any(group.suffix == UNSUFFIXED and group.required for group in query.groups):
         return
-    _, found = traced(loaded(providers), query, one_by_one)
-    across = (ConditionKind.GROUPS, ConditionKind.COMBINATION)
-    if found.first_empty is None or found.stages[found.first_empty].condition.kind not in across:
+    _, found = traced(loaded(providers), query, in_full)
+    if found.first_empty is None or not all(miss.is_tree for miss in found.misses):
         return
     free = {
         (p.uuid, name): inventory.capacity - p.used.get(name, 0)

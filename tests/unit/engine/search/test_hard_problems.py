@@ -11,19 +11,12 @@ from hypothesis import strategies as st
 from placement.engine.domain.groups import CandidateQuery, RequestGroup, SplitRule
 from placement.engine.domain.inventories import Inventory
 from placement.engine.search import solver
+from placement.engine.search.assignment import Assignment
 from placement.engine.search.budget import Budget, SearchEnded
-from placement.engine.search.distribution import PositionKind, distribute, fillings
-from placement.engine.search.problem import (
-    Assignment,
-    Contention,
-    Problem,
-    Split,
-    SplitSupply,
-    Splitting,
-    bits,
-    can_fill,
-    can_match,
-)
+from placement.engine.search.distribution import distribute
+from placement.engine.search.fillings import PositionKind, fillings
+from placement.engine.search.packing import can_fill, can_match
+from placement.engine.search.problem import Contention, Problem, Split, SplitSupply, Splitting, bits
 from placement.engine.search.search import search
 from placement.engine.search.solver import solutions
 from tests.forests import loaded
@@ -184,7 +177,7 @@ def problems(draw) -> Problem:
         contentions=contentions,
         subtrees=tuple(filter(None, (some_slots() for _ in range(draw(st.integers(0, 2)))))),
         below=tuple(below),
-        collective=full(len(names)) if each_differs else 0,
+        base_slots=full(len(names)) if each_differs else 0,
         coverage=tuple(draw(st.lists(st.integers(0, full(positions)), max_size=2 * each_differs))),
         exclusive=tuple(
             sum(1 << q for q in range(positions) if q != p and trees[q] == trees[p]) for p in range(positions)

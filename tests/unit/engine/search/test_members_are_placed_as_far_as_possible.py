@@ -9,23 +9,25 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.engine.domain.groups import CandidateQuery, MemberRule, Per, RequestGroup, RuleKind
+from placement.engine.domain.groups import CandidateQuery, RequestGroup
 from placement.engine.domain.inventories import Inventory
+from placement.engine.domain.member_rules import MemberRule, Per, RuleKind
 from placement.engine.forest.simulation import SimulatedForest
 from placement.engine.search.answer import Answer
 from placement.engine.search.budget import Budget
-from placement.engine.search.members.board import MemberKind, PlacementState, room_below
+from placement.engine.search.members.bounds import room_below
 from placement.engine.search.members.places import (
     AggregatePlaces,
     HostPlaces,
     Marker,
     Places,
     ProviderPlaces,
-    ResolvedRule,
     places_of_each,
     sharers_of,
 )
 from placement.engine.search.members.placing import MemberPlacing, PlacedMembers
+from placement.engine.search.members.state import MemberKind, PlacementState
+from placement.engine.search.members.tallies import ResolvedRule
 from placement.engine.search.search import search
 from tests.forests import World, loaded
 from tests.naive import Forest, NaiveProvider
@@ -104,14 +106,14 @@ class Placement:
         self.sharers = sharers_of(world.forest, world.sharing, world.traits["MISC_SHARES_VIA_AGGREGATE"])
         self.forest = SimulatedForest(world.forest.snapshot())
         resolved = [self._rule(rule, has) for rule, has in zip(wanted, others, strict=True)]
-        self.board = PlacementState(self.forest, self.sharers, resolved)
+        self.state = PlacementState(self.forest, self.sharers, resolved)
         kinds: dict[tuple[int, str], MemberKind] = {}
         for each in members:
             kinds.setdefault((QUERIES.index(each.query), each.name), self._kind(each))
         self.members = [kinds[QUERIES.index(each.query), each.name] for each in members]
 
     def run(self, steps: int = 30_000) -> PlacedMembers:
-        return MemberPlacing(self.board, self.members, Budget(), steps).run()
+        return MemberPlacing(self.state, self.members, Budget(), steps).run()
 
     def _kind(self, member: NaiveMember) -> MemberKind:
         query = self.world.query(member.query, maximum=self.most)
@@ -157,7 +159,7 @@ def test_all_that_fit_are_placed_and_lists_that_were_cut_are_no_proof(case: Case
     names = {world.forest.row_of_uuid(each.uuid): each.uuid for each in providers}
     given_to = [
         (member.name, [names[draw.row] for draw in each.draws])
-        for member, each in zip(members, placed.given, strict=True)
+        for member, each in zip(members, placed.candidates, strict=True)
         if each is not None
     ]
     assert not [*breaches(Forest(providers), wanted, given_to, others)]

@@ -40,8 +40,8 @@ def test_the_ordered_answer_is_the_sorted_unordered_one_and_a_limit_keeps_the_be
     found = world.candidates(ordered)
     assert found == sorted(unordered, key=lambda candidate: -scores[candidate])
     if found:
-        assert ordered.ranking is not None
-        table = ordered.ranking.table(ordered.candidates)
+        assert ordered.scores is not None
+        table = ordered.scores.table(ordered.candidates)
         assert table.scores.tolist() == [scores[candidate] for candidate in found]
         assert all(0 <= score <= table.max_score for score in table.scores)
     for limit in (1, 2, 5):

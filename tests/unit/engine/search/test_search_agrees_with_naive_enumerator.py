@@ -208,7 +208,7 @@ def query_of(translation: Translation) -> CandidateQuery:
         )
         for suffix, group in translation.groups.items()
     )
-    return CandidateQuery(tuple(groups), on_core_trees=translation.on_core_trees)
+    return CandidateQuery(tuple(groups), on_core_trees=translation.core_tree_query)
 
 
 @settings(max_examples=100)

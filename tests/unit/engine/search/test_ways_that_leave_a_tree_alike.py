@@ -19,8 +19,8 @@ def test_cores_are_alike_where_their_traits_are() -> None:
     world = World([NaiveProvider(uuids[0]), *cores, fast_core])
     query = world.query(parsed([("resources", "PCPU:2")]))
     world.load()
-    ground = SearchedForest(world.forest.snapshot(), world.sharing, 1)
-    [root] = ground.roots.tolist()
-    ways = ground.candidates("two CPUs", query, root)
-    found = [ground.traits.of(draw.row) for [draw] in ways]
+    forest = SearchedForest(world.forest.snapshot(), world.sharing, 1)
+    [root] = forest.roots.tolist()
+    ways = forest.candidates("two CPUs", query, root)
+    found = [forest.traits.of(draw.row) for [draw] in ways]
     assert found == [frozenset(), frozenset({world.traits["CUSTOM_FAST"]})]

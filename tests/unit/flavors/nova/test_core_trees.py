@@ -5,7 +5,7 @@ DEDICATED = {"hw:cpu_policy": "dedicated"}
 
 
 def asked(specs, **fields):
-    query = translated(specs, **fields).on_core_trees
+    query = translated(specs, **fields).core_tree_query
     return None if query is None else {group.suffix: group for group in query.groups}
 
 
@@ -23,7 +23,7 @@ def test_core_trees_are_asked_the_same_where_cells_cannot_be_told():
         "asked for elsewhere": {"hw:numa_nodes": "2", "resources1:MEMORY_MB": "1024"},
     }
     for specs in ({}, *({**DEDICATED, **more} for more in untold.values())):
-        assert translated(specs, vcpus=4, memory_mb=1024).on_core_trees is None, specs
+        assert translated(specs, vcpus=4, memory_mb=1024).core_tree_query is None, specs
     # An overridden amount counts where there is one cell.
     groups = asked({**DEDICATED, "resources:MEMORY_MB": "4096"}, vcpus=4, memory_mb=1024)
     assert groups["_numa0"].resources == {"PCPU": 4, "MEMORY_MB": 4096}

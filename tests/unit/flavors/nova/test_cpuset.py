@@ -2,8 +2,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.engine.numa.cpus import format_cpu_list
-from placement.flavors.nova.cpu_plan import CpusetTextError, parse_cpuset
-from placement.flavors.nova.guest_nodes import deal
+from placement.flavors.nova.cells import deal
+from placement.flavors.nova.cpuset import CpusetTextError, parse_cpuset
 
 cpu_sets = st.frozensets(st.integers(0, 200))
 

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from placement.flavors.nova.flavor import FlavorRefused
+from placement.flavors.nova.problems import FlavorRefused
 from placement.flavors.nova.translation import translate_document, translation_document
 
 FLAVOR = {"vcpus": 2, "memory_mb": 512, "root_gb": 1, "ephemeral_gb": 0, "swap_mb": 0, "extra_specs": {}}
@@ -11,7 +11,7 @@ FLAVOR = {"vcpus": 2, "memory_mb": 512, "root_gb": 1, "ephemeral_gb": 0, "swap_m
 def problems(document):
     with pytest.raises(FlavorRefused) as refused:
         translate_document(document)
-    return [tuple(problem) for problem in refused.value.problems]
+    return [(finding.code, str(finding)) for finding in refused.value.findings]
 
 
 def test_a_request_becomes_an_answer_of_plain_json():

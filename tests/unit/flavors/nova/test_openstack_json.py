@@ -1,8 +1,9 @@
 import pytest
 
-from placement.flavors.nova.flavor import Flavor, FlavorRefused
-from placement.flavors.nova.flavor import flavor_from_openstack_json as flavor_of
-from placement.flavors.nova.flavor import image_from_openstack_json as image_of
+from placement.flavors.nova.flavor import Flavor
+from placement.flavors.nova.openstack_json import flavor_from_openstack_json as flavor_of
+from placement.flavors.nova.openstack_json import image_from_openstack_json as image_of
+from placement.flavors.nova.problems import FlavorRefused
 
 SHOWN = {
     "OS-FLV-DISABLED:disabled": False,
@@ -41,7 +42,7 @@ ODD += [{"properties": properties} for properties in ("hw:cpu_policy=mixed", ["a
 def test_anything_else_is_refused(document):
     with pytest.raises(FlavorRefused) as refused:
         flavor_of(document)
-    assert refused.value.problems[0].code == "flavor_invalid"
+    assert refused.value.findings[0].code == "flavor_invalid"
 
 
 def test_the_texts_among_the_properties_of_an_image_are_read_and_other_images_refused():
@@ -52,4 +53,4 @@ def test_the_texts_among_the_properties_of_an_image_are_read_and_other_images_re
     for document in (None, {"properties": "a='b'"}):
         with pytest.raises(FlavorRefused) as refused:
             image_of(document)
-        assert refused.value.problems[0].code == "image_invalid"
+        assert refused.value.findings[0].code == "image_invalid"

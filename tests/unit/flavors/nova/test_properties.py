@@ -8,14 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.engine.numa.cpus import format_cpu_list
-from placement.flavors.nova.cpu_plan import parse_cpuset
-from placement.flavors.nova.flavor import (
-    Flavor,
-    FlavorRefused,
-    Options,
-    flavor_from_openstack_json,
-    image_from_openstack_json,
-)
+from placement.flavors.nova.cpuset import parse_cpuset
+from placement.flavors.nova.flavor import Flavor, Options
+from placement.flavors.nova.openstack_json import flavor_from_openstack_json, image_from_openstack_json
+from placement.flavors.nova.problems import FlavorRefused
 from placement.flavors.nova.translation import translate, translate_document, translation_document
 
 MASKS = ["", "0", "^0", "0-1", "1-2,^1", " ^1", "^8", "0-3", "x", "3-1", "0-99999999999"]

@@ -66,7 +66,7 @@ def refused(imported):
     def run(node=None, nrt=None, profile="design"):
         with pytest.raises(ManifestError) as refusal:
             imported(node, nrt, profile)
-        return refusal.value.findings
+        return tuple(map(str, refusal.value.findings))
 
     return run
 

@@ -7,15 +7,15 @@ from placement.allocations.kubernetes_resources import host_class
 from placement.common.manifest import ManifestReport, Profile
 from placement.engine.numa.cpus import parse_cpu_list
 from placement.engine.numa.host import ExclusiveLevel, Holding, HostLedger, HostTotals, NumaAmounts, summed
-from placement.pods.cycle import judged as judged_by
-from placement.pods.host import host_of, with_ledger
+from placement.pods.decide.ranking import judged as judged_by
+from placement.pods.decide.reading import import_pod
+from placement.pods.decide.rules import HOST
+from placement.pods.decide.rules.rule import IncomingPod, concerned
 from placement.pods.koordinator.node import import_node
 from placement.pods.koordinator.pod import interpret_pod
 from placement.pods.manifests.pod import read_pod
-from placement.pods.model import SchedulerSettings
-from placement.pods.reading import import_pod
-from placement.pods.rules import HOST
-from placement.pods.rules.rule import IncomingPod, concerned
+from placement.pods.state.host import host_of, with_ledger
+from placement.pods.state.model import SchedulerSettings
 from tests.kubernetes import KUBELET, QOS, ROWS, pod_manifest
 from tests.unit.pods.koordinator.conftest import build_node, build_nrt, build_zone
 

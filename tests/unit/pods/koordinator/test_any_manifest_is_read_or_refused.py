@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.common.manifest import ManifestError, Profile
+from placement.pods.decide.reading import import_pod, import_running_pod
 from placement.pods.koordinator import annotations as keys
 from placement.pods.koordinator.node import import_node
-from placement.pods.model import KubeletPolicy, SchedulerSettings
-from placement.pods.reading import import_pod, import_running_pod
+from placement.pods.state.model import KubeletPolicy, SchedulerSettings
 from tests.unit.pods.koordinator.anything import NODES, PODS, REPORTS, mutations
 from tests.unit.pods.koordinator.conftest import build_node, build_nrt
 
@@ -40,7 +40,7 @@ def outcome(node, nrt, profile):
     try:
         result = import_node("c1", node, nrt, profile)
     except ManifestError as refusal:
-        return None, (str(refusal), *refusal.findings)
+        return None, (str(refusal), *map(str, refusal.findings))
     return result, result.warnings
 
 

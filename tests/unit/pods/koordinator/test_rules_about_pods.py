@@ -12,7 +12,8 @@ import pytest
 from placement.common.manifest import ManifestError, Profile
 from placement.engine.numa.cpus import format_cpu_list
 from placement.engine.numa.host import BindPolicy, ExclusiveLevel, NumaPolicy, NumaStrategy, PodRefused
-from placement.pods.host import remarks_on
+from placement.pods.decide.rules.numa import allocate_on_host
+from placement.pods.decide.rules.rule import Fit
 from placement.pods.koordinator.annotations import (
     completed_spec,
     kubernetes_qos,
@@ -24,9 +25,8 @@ from placement.pods.koordinator.annotations import (
 )
 from placement.pods.koordinator.pod import admission_violations
 from placement.pods.manifests.pod import pod_limit, pod_requests
-from placement.pods.model import NO_REQUEST, KubeletPolicy, QosClass, SchedulerSettings
-from placement.pods.rules.numa import allocate_on_host
-from placement.pods.rules.rule import Fit
+from placement.pods.state.host import remarks_on
+from placement.pods.state.model import NO_REQUEST, KubeletPolicy, QosClass, SchedulerSettings
 from tests.unit.pods.koordinator.pods import admitted, build_pod, held, host, judged, read, request_of
 
 CASES = json.loads((Path(__file__).parents[3] / "data" / "pod-readings.json").read_text())["cases"]
@@ -61,10 +61,10 @@ def holding_of(listed: str, level: str = "None", by_numa: dict[str, dict[str, in
 # What is found by a single question.
 ANSWERS: dict[str, Callable[[Reading], Any]] = {
     "reasons": lambda reading: [*getattr(reading.judged().answer, "reasons", ())],
-    "status": lambda reading: reading.judged().answer.status,
+    "status": lambda reading: reading.judged().answer.refusal_class,
     "fits": lambda reading: isinstance(reading.judged().answer, Fit),
-    "cpus": lambda reading: format_cpu_list(reading.given().status.cpus),
-    "status_written": lambda reading: status_document(reading.given().status),
+    "cpus": lambda reading: format_cpu_list(reading.given()[0].cpus),
+    "status_written": lambda reading: status_document(reading.given()[0]),
     "numa_policy": lambda reading: reading.host.numa_policy,
     "limit": lambda reading: pod_limit(reading.pod, "cpu"),
     "qos": lambda reading: raw_qos(reading.pod),
@@ -102,25 +102,26 @@ class Reading:
     def request_refused(self, _: Any) -> Any:
         with pytest.raises(PodRefused) as refused:
             request_of(self.document, self.settings)
-        return [*refused.value.refusal.reasons, refused.value.refusal.status]
+        return [*refused.value.refusal.reasons, refused.value.refusal.refusal_class]
 
     def designated(self, _: Any) -> Any:
-        found = request_of(self.document, self.settings).designated
+        found = request_of(self.document, self.settings).designated_status
         amounts = {str(numa): dict(row) for numa, row in found.amounts.items()}
         return {"cpus": format_cpu_list(found.cpus), "amounts": amounts}
 
     def findings(self, expected: list[str]) -> Any:
         with pytest.raises(ManifestError) as refused:
             admitted(self.document, self.settings)
-        return [text for text in expected if any(text in said for said in refused.value.findings)]
+        return [text for text in expected if any(text in str(said) for said in refused.value.findings)]
 
     def warnings(self, expected: list[str]) -> Any:
         found = admitted(self.document, self.settings).warnings
         return [text for text in expected if any(text in said for said in found)] if expected else [*found]
 
     def spec_written(self, _: Any) -> Any:
-        given = self.given()
-        return completed_spec(admitted(self.document, self.settings).spec, given.bind, given.strict)
+        _, demand = self.given()
+        bind, strict = (BindPolicy.NONE, False) if demand is None else (demand.bind, demand.strict)
+        return completed_spec(admitted(self.document, self.settings).spec, bind, strict)
 
     def judged(self) -> Any:
         return judged(self.host, self.document, self.settings)

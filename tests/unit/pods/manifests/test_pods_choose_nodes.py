@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import pytest
 
 from placement.common.manifest import Field, ManifestReport
+from placement.pods.decide.rules import SELECTION
+from placement.pods.decide.rules.rule import IncomingPod
+from placement.pods.decide.rules.selection import NOT_SELECTED, UNSCHEDULABLE, UNTOLERATED
 from placement.pods.manifests.selection import read_attributes, read_node_selection
-from placement.pods.model import NO_REQUEST
-from placement.pods.rules import SELECTION
-from placement.pods.rules.rule import IncomingPod
-from placement.pods.rules.selection import NOT_SELECTED, UNSCHEDULABLE, UNTOLERATED
+from placement.pods.state.model import NO_REQUEST
 
 GPU = {"key": "gpu", "value": "a100", "effect": "NoSchedule"}
 
@@ -80,12 +80,29 @@ def test_a_taint_that_only_prefers_keeps_nobody_off_and_a_cordon_only_the_intole
         (("cores", "Lt", ["11"]), True),
         (("cores", "Lt", ["9"]), False),
         (("zone", "Gt", ["1"]), False),
+        (("cores", "Gt", ["many"]), False),
+        (("cores", "Lt", ["9223372036854775807"]), True),
+        (("cores", "Gt", ["-9223372036854775808"]), True),
+        (("cores", "Lt", ["9223372036854775808"]), False),  # of more than 64 bits
+        (("cores", "Gt", ["+09"]), True),
         (("rack", "Lt", ["1"]), False),
     ],
 )
 def test_expressions_hold_for_labels(expression, holds):
     words = refused(affinity(labels(expression)), labels={"zone": "a", "cores": "10"})
     assert words == (None if holds else NOT_SELECTED)
+
+
+@pytest.mark.parametrize("value", ["many", "", "1.5", "9223372036854775808", "9" * 5000])
+def test_a_bound_that_is_no_integer_holds_nowhere_and_is_warned_of(value):
+    report = ManifestReport()
+    read_node_selection(Field("Pod.spec", affinity(labels(("cores", "Lt", [value]))), report))
+    assert not report.findings
+    assert "is not an integer of 64 bits, so it holds nowhere" in report.warnings[0]
+    assert refused(affinity(labels(("cores", "Lt", [value]))), labels={"cores": "1"}) == NOT_SELECTED
+    # Another term may hold.
+    either = affinity(labels(("cores", "Lt", [value])), labels(("cores", "Gt", ["0"])))
+    assert refused(either, labels={"cores": "1"}) is None
 
 
 def test_one_term_has_to_hold_and_all_of_it():
@@ -109,15 +126,18 @@ def test_a_selector_wants_every_label():
 @pytest.mark.parametrize(
     ("spec", "finding"),
     [
-        (affinity(labels(("zone", "Like", ["a"]))), "[0].operator: 'Like' is none of In"),
+        (affinity(labels(("zone", "Like", ["a"]))), "[0].operator: 'Like' is not one of In"),
         (affinity(labels(("zone", "In", []))), "[0].values: In takes at least one value"),
-        (affinity(labels(("cores", "Gt", ["many"]))), "[0].values: Gt takes one integer"),
+        (affinity(labels(("cores", "Gt", ["1", "2"]))), "[0].values: Gt takes one integer"),
         ({"tolerations": [{"operator": "Equal"}]}, "[0].operator: must be Exists when the key is empty"),
         ({"tolerations": [{"key": "gpu", "operator": "In"}]}, "[0].operator: must be Equal or Exists"),
-        ({"tolerations": [{"key": "gpu", "effect": "Never"}]}, "[0].effect: 'Never' is none of NoSchedule"),
+        (
+            {"tolerations": [{"key": "gpu", "effect": "Never"}]},
+            "[0].effect: 'Never' is not one of NoSchedule",
+        ),
     ],
 )
 def test_what_is_not_understood_is_named(spec, finding):
     report = ManifestReport()
     read_node_selection(Field("Pod.spec", spec, report))
-    assert [finding in said for said in report.findings] == [True]
+    assert [finding in str(said) for said in report.findings] == [True]

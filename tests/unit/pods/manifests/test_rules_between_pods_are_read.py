@@ -38,13 +38,13 @@ def test_a_term_that_cannot_be_read_whole_or_has_no_weight_has_no_effect(others:
 
 
 def test_namespaces_count_beside_a_selector_that_cannot_be_read() -> None:
-    (term,) = stored(apart=[["zone", WEB, {"namespaces": ["other"], "namespaceSelector": TEAM}]]).apart
+    (term,) = stored(apart=[["zone", WEB, {"namespaces": ["other"], "namespaceSelector": TEAM}]]).apart_terms
     assert term.pods.selects(("other", (("app", "web"),)))
     assert not term.pods.selects(("default", (("app", "web"),)))
 
 
 def test_terms_are_told_as_people_write_them() -> None:
-    any_pod, web = stored(apart=[["zone", {}], ["zone", WEB, {"namespaceSelector": {}}]]).apart
+    any_pod, web = stored(apart=[["zone", {}], ["zone", WEB, {"namespaceSelector": {}}]]).apart_terms
     assert str(any_pod) == "pods with any labels in namespace default, by zone"
     assert str(web).endswith("in any namespace, by zone")
 

@@ -12,8 +12,13 @@ from hypothesis import strategies as st
 
 from placement.engine.numa.host import HostTotals
 from placement.engine.scoring.order import Order, Strategy
-from placement.engine.scoring.rule import LARGE_SCALE, Shape, Weighted
-from placement.pods.host import (
+from placement.engine.scoring.parameters import LARGE_SCALE, Shape, Weighted
+from placement.pods.decide.reading import import_pod
+from placement.pods.decide.rules.rule import PodShape
+from placement.pods.koordinator.node import import_node
+from placement.pods.manifests.affinity import NO_AFFINITY, Bearer
+from placement.pods.manifests.selection import NodeAttributes, read_attributes
+from placement.pods.state.host import (
     HOST,
     Host,
     NodeOffers,
@@ -23,13 +28,8 @@ from placement.pods.host import (
     offers_of,
     without_taken,
 )
-from placement.pods.koordinator.node import import_node
-from placement.pods.manifests.affinity import NO_AFFINITY, Bearer
-from placement.pods.manifests.selection import NodeAttributes, read_attributes
-from placement.pods.model import NodeImport, RecordedPod, SchedulerSettings
-from placement.pods.node_info import Accountant, host_units
-from placement.pods.reading import import_pod
-from placement.pods.rules.rule import PodShape
+from placement.pods.state.model import NodeImport, RecordedPod, SchedulerSettings
+from placement.pods.state.node_info import Accountant, host_units
 from tests.kubernetes import BIND, NUMA_POLICY, RATIO, ROWS
 from tests.unit.pods.koordinator import pods
 from tests.unit.pods.koordinator.conftest import build_node, build_nrt, build_zone
@@ -45,7 +45,7 @@ class TestNode:
     __test__ = False
 
     name: str
-    imported: NodeImport
+    node_import: NodeImport
     attributes: NodeAttributes
     offers: NodeOffers
     host: Host
@@ -219,7 +219,7 @@ def nodes(draw, name: str, settings: SchedulerSettings):
         recorded=recorded,
     )
     others = {place: 1 for place in node.offers.inventories if draw(st.integers(0, 9)) == 0}
-    host = occupied(node.imported, node.offers, recorded, others, settings)
+    host = occupied(node.node_import, node.offers, recorded, others, settings)
     return replace(node, others=others, host=host)
 
 

@@ -9,14 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.engine.numa.host import NumaPolicy
-from placement.pods.column_score import highest_scores, least_missed
-from placement.pods.columns import GUARD, KIND, NodeNumbers
-from placement.pods.cycle import ShapeRanking
+from placement.pods.decide.column_score import highest_scores, least_missed
+from placement.pods.decide.ranking import ShapeRanking, priorities
+from placement.pods.decide.rules import RULES, SELECTION
+from placement.pods.decide.rules.rule import Fit, concerned, may_pass
 from placement.pods.manifests.selection import NodeAttributes
-from placement.pods.ranking import priorities
-from placement.pods.rules import RULES, SELECTION
-from placement.pods.rules.rule import Fit, concerned, may_pass
-from placement.pods.snapshot import LabelColumn, LabelKey, NodeColumns, NodeIndex
+from placement.pods.state.columns import GUARD, KIND, NodeNumbers
+from placement.pods.state.snapshot import LabelColumn, LabelKey, NodeColumns, NodeIndex
 from tests.kubernetes import NUMA_POLICY
 from tests.unit.pods.koordinator import pods
 from tests.unit.pods.scheduling.clusters import built_node, clusters, nodes, settings_of_clusters, shape_of
@@ -28,7 +27,7 @@ pytestmark = pytest.mark.thorough
 def few(request):
     """Whether columns are asked about nodes, or each of a few is looked at, the answer is the same."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("placement.pods.cycle._FEW", request.param)
+        patch.setattr("placement.pods.decide.ranking._FEW", request.param)
         yield
 
 

@@ -10,16 +10,21 @@ import pytest
 from hypothesis import given, settings
 
 from placement.allocations.kubernetes_resources import host_class
-from placement.engine.domain.explanation import ConditionKind, CountedUnit, Reason, sentences
-from placement.engine.numa.host import NumaPolicy
-from placement.pods.cycle import ShapeRanking, explain_pod
-from placement.pods.host import PODS_CLASS
+from placement.engine.domain.explanation import ConditionKind, CountedUnit, Obstacle, Reason, sentences
+from placement.engine.domain.inventories import MAX_INT
+from placement.engine.numa.host import NumaPolicy, Refusal
+from placement.pods.decide.explanation import explain_pod
+from placement.pods.decide.ranking import ShapeRanking
+from placement.pods.decide.rules.amounts import AmplifiedCpu
 from placement.pods.manifests.selection import CORDONED
-from placement.pods.snapshot import NodeColumns
+from placement.pods.state.host import PODS_CLASS
+from placement.pods.state.snapshot import NodeColumns
+from tests.kubernetes import RATIO
 from tests.unit.pods.koordinator import pods
 from tests.unit.pods.koordinator.conftest import build_zone
 from tests.unit.pods.scheduling.clusters import built_node, clusters, recorded_pod, shape_of
 
+MOST_COUNTED = "a node counts at most 2147483647 of a resource"
 SINGLE = {"numaTopologyPolicy": "SingleNUMANode"}
 
 
@@ -60,7 +65,7 @@ def wanted_of(request, node):
     wanted = {PODS_CLASS: 1}
     for resource, base in request.amounts.items():
         kind = host_class(resource)
-        ratio = node.offers.ratio if resource == "cpu" and node.host.bind.binds(request) else 1
+        ratio = node.offers.ratio if resource == "cpu" and node.host.binding.binds(request) else 1
         wanted[kind.name] = ceil(base * ratio / kind.unit)
     return wanted
 
@@ -175,6 +180,28 @@ def test_nodes_that_have_a_resource_are_nearer_than_nodes_without_it():
     ]
 
 
+@pytest.mark.parametrize(("wanted", "limit"), [(MAX_INT, ""), (MAX_INT + 1, f": {MOST_COUNTED}")])
+def test_more_than_a_node_counts_of_an_extended_resource_is_told(wanted, limit):
+    document = pods.build_pod(pods.container(**{"example.com/gpu": str(wanted)}))
+    _, refusals = explained(shape_of(document), [built_node("n1")])
+    assert refusals["n1"].reasons == (f"Insufficient example.com/gpu{limit}",)
+
+
+def test_what_an_amplified_node_has_free_is_told_of_all_that_is_bound_there():
+    """Of 32 CPUs, 8 bound ones cost 16, so 16 are left."""
+    node = built_node(
+        "n1",
+        annotations={RATIO: {"cpu": 2}},
+        allocatable={"cpu": "32", "memory": "32Gi", "pods": "110"},
+        recorded=(recorded_pod(0, pods.held("0-7"), 8000),),
+    )
+    shape = shape_of(pods.lsr(pods.container(cpu="4", memory="1Gi")))
+    (asked,) = AmplifiedCpu().asked(
+        ConditionKind.AMPLIFIED_CPU, NodeColumns().updated([node]).table, shape.incoming()
+    )
+    assert (asked.wanted_units(0), asked.free_units(0)) == (8000, 16000)
+
+
 def test_where_one_numa_node_has_to_do_the_nearest_one_is_told():
     zones = [build_zone(0, cpu="8", memory="16Gi"), build_zone(1, cpu="6", memory="16Gi")]
     document = pods.build_pod(pods.container(cpu="10", memory="1Gi"), numa=SINGLE)
@@ -211,3 +238,19 @@ def test_cordons_are_named_and_a_cluster_without_nodes_is_empty_from_the_first_s
     (miss,) = explanation.misses
     assert miss.unwanted == ("node.kubernetes.io/unschedulable:NoSchedule",)
     assert (miss.lacking, miss.shortages) == ((), ())
+
+
+@pytest.mark.parametrize("kind", ConditionKind)
+@pytest.mark.parametrize("document", [pods.build_pod(pods.container()), pods.lsr()])
+def test_a_refusal_is_counted_whatever_kind_of_condition_the_node_failed(kind, document):
+    columns = NodeColumns().updated([built_node("n1"), built_node("n2")])
+    refusal = Refusal(("why",), obstacle=Obstacle(kind, "that"))
+    shape = shape_of(document)
+    explanation = explain_pod(shape, columns, dict.fromkeys(columns.names, refusal))
+    stage = explanation.stages[explanation.first_empty]
+    assert (stage.condition.kind, stage.came, stage.passed) == (kind, 2, 0)
+    assert [explanation.names[miss.provider] for miss in explanation.misses] == ["c1/n1", "c1/n2"]
+    assert all(miss.words == ("why",) for miss in explanation.misses)
+    explanation = explain_pod(shape, columns, {"n2": refusal})
+    assert explanation.first_empty is None
+    assert explanation.stages[-1].passed == 1

@@ -3,8 +3,10 @@
 from placement.engine.numa.allocator import HostReservations, Reservation
 from placement.engine.numa.cpus import format_cpu_list, mask_of
 from placement.engine.numa.host import HostTotals
-from placement.pods.rules.numa import allocate_on_host
-from placement.pods.rules.rule import Fit, IncomingPod
+from placement.pods.decide.rules import AMOUNTS, BETWEEN_PODS, HOST, RULES, SELECTION
+from placement.pods.decide.rules.amounts import HostAmounts
+from placement.pods.decide.rules.numa import allocate_on_host
+from placement.pods.decide.rules.rule import Fit, IncomingPod
 from tests.kubernetes import RATIO
 from tests.unit.pods.koordinator.pods import (
     DESIGN,
@@ -19,6 +21,13 @@ from tests.unit.pods.koordinator.pods import (
     request_of,
     totals,
 )
+
+
+def test_all_rules_but_one_are_asked_where_a_pod_may_use_a_reservation():
+    """`ReservationLooks` asks SELECTION, counts amounts, asks HOST; adjustments ask BETWEEN_PODS."""
+    asked = (*SELECTION, *HOST, *BETWEEN_PODS)
+    assert [rule for rule in RULES if rule not in asked] == [AMOUNTS]
+    assert type(AMOUNTS) is HostAmounts
 
 
 def test_reserved_cpus_are_returned_before_amplified_ones_are_counted():
@@ -38,7 +47,7 @@ def test_what_fits_out_of_a_reservation_is_allocated_out_of_it():
     )
     fit = judge(IncomingPod(request, reservations=reservations), place, totals()).answer
     assert fit.nominated == 1
-    assert format_cpu_list(allocate_on_host(place, request, fit, reservations).status.cpus) == "0-7"
+    assert format_cpu_list(allocate_on_host(place, request, fit, reservations)[0].cpus) == "0-7"
 
 
 def test_preferred_exclusivity_lets_idle_numa_nodes_and_hosts_score_higher():
@@ -48,7 +57,7 @@ def test_preferred_exclusivity_lets_idle_numa_nodes_and_hosts_score_higher():
     for settings, numa_node in ((DESIGN, 1), (KOORD, 0)):
         place = host(neighbour, settings=settings)
         fit = judged(place, pod, settings).answer
-        assert [*allocate_on_host(place, request_of(pod, settings), fit).status.amounts] == [numa_node]
+        assert [*allocate_on_host(place, request_of(pod, settings), fit)[0].amounts] == [numa_node]
     both = held("0-1"), held("8-9")
     scores = {
         settings.profile: [

@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placement.pods.cycle import ShapeRanking
+from placement.pods.decide.adjustments import RulesBetweenPods
+from placement.pods.decide.ranking import PodRanking, ShapeRanking, priorities
+from placement.pods.decide.reading import import_pod
+from placement.pods.decide.rules import BETWEEN_PODS
+from placement.pods.decide.rules.between_pods import PodAmongOthers
+from placement.pods.decide.rules.placed_pods import PlacedPods
+from placement.pods.decide.rules.rule import PodShape
 from placement.pods.manifests.affinity import Bearer, PodSelector
-from placement.pods.model import PodSpec, RecordedPod, SchedulerSettings
-from placement.pods.ranking import RuledRanking, priorities
-from placement.pods.reading import import_pod
-from placement.pods.rows import recorded_pod, written_pod
-from placement.pods.rules import BETWEEN_PODS
-from placement.pods.rules.between_pods import PlacedPods, PodAmongOthers
-from placement.pods.rules.rule import PodShape
-from placement.pods.snapshot import NodeColumns
+from placement.pods.state.model import PodSpec, RecordedPod, SchedulerSettings
+from placement.pods.state.snapshot import NodeColumns
+from placement.pods.store.rows import recorded_pod, written_pod
 from tests import naive_pod_rules as naive
 from tests.pod_rules import ruled_pod
 from tests.unit.pods.scheduling.clusters import built_node
@@ -118,7 +119,7 @@ def check(
 ) -> None:
     incoming = import_pod(manifest, SETTINGS)
     pod = PodAmongOthers(
-        incoming.request, incoming.selection, rules=incoming.rules, placed=placed, whole=columns
+        incoming.request, incoming.selection, rules=incoming.rules, placed_pods=placed, whole_columns=columns
     )
     found: dict[str, str] = {}
     for rule in BETWEEN_PODS:
@@ -145,8 +146,9 @@ def check(
 
 def check_order(incoming: PodSpec, columns: NodeColumns, placed: PlacedPods, refused: set[str]) -> None:
     """Nodes come by what the pod misses, then by the scores that are told, and as they are."""
-    alone = ShapeRanking(PodShape(incoming.request, incoming.selection, SETTINGS))
-    ruled = RuledRanking(alone, incoming.rules, placed, columns)
+    shape = PodShape(incoming.request, incoming.selection, SETTINGS)
+    alone = ShapeRanking(shape)
+    ruled = PodRanking(alone, [RulesBetweenPods(shape, incoming.rules, placed, columns)])
     scores = priorities(ruled, columns, SETTINGS.host_scoring.max_score)
     fitting = [each for each in alone.best_first(columns) if each.node.name not in refused]
     expected = [each._replace(score=scores[each.node.name]) for each in fitting]
@@ -173,6 +175,7 @@ def test_a_term_is_tried_once_for_like_pods_until_terms_change(monkeypatch: pyte
         tried.clear()
         for _ in range(2):
             incoming = import_pod(coming, SETTINGS)
-            alone = ShapeRanking(PodShape(incoming.request, incoming.selection, SETTINGS))
-            list(RuledRanking(alone, incoming.rules, placed, columns).best_first(columns))
+            shape = PodShape(incoming.request, incoming.selection, SETTINGS)
+            rules = RulesBetweenPods(shape, incoming.rules, placed, columns)
+            list(PodRanking(ShapeRanking(shape), [rules]).best_first(columns))
         assert len(tried) == 1

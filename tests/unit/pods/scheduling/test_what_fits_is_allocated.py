@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.common.manifest import ManifestError, Profile
-from placement.pods.host import remarks_on
+from placement.pods.decide.reading import import_pod
+from placement.pods.decide.rules.numa import allocate_on_host
+from placement.pods.decide.rules.rule import Fit, IncomingPod
 from placement.pods.koordinator import annotations as keys
 from placement.pods.koordinator.annotations import status_document
-from placement.pods.model import SchedulerSettings
-from placement.pods.reading import import_pod
-from placement.pods.rules.numa import allocate_on_host
-from placement.pods.rules.rule import Fit, IncomingPod
+from placement.pods.state.host import remarks_on
+from placement.pods.state.model import SchedulerSettings
 from tests.kubernetes import BIND, NUMA_POLICY
 from tests.unit.pods.koordinator.pods import (
     STRATEGY,
@@ -95,13 +95,13 @@ def test_what_is_found_to_fit_is_allocated_within_what_is_free(document, labels,
         assert result.answer.reasons
         return
     assert 0 <= result.score <= 100
-    allocation = allocate_on_host(place, pod.request, result.answer)
-    given_cpus = allocation.status.cpus
+    status, _ = allocate_on_host(place, pod.request, result.answer)
+    given_cpus = status.cpus
     bound = pod.request.bound or (bool(labels[BIND]) and profile is Profile.KOORD_SCHEDULER)
     assert len(given_cpus) == (pod.request.need if bound else 0)
     assert not given_cpus & frozenset[int]().union(*(neighbour.cpus for neighbour in neighbours))
     for resource in ("cpu", "memory"):
-        given = sum(amounts.get(resource, 0) for amounts in allocation.status.amounts.values())
+        given = sum(amounts.get(resource, 0) for amounts in status.amounts.values())
         assert given in (0, pod.request.amounts.get(resource, 0))
-    status = status_document(allocation.status)
-    assert json.loads(json.dumps(status)) == status
+    document = status_document(status)
+    assert json.loads(json.dumps(document)) == document

@@ -3,13 +3,12 @@
 import pytest
 
 from placement.common.manifest import ManifestError
-from placement.engine.numa.host import NumaAmounts
-from placement.pods.host import numa_capacity
+from placement.engine.numa.host import ExclusiveLevel, NumaAmounts
+from placement.pods.decide.reading import import_running_pod
 from placement.pods.koordinator.annotations import status_document
 from placement.pods.koordinator.pod import read_holding
-from placement.pods.model import NO_HOLDING, KubeletPolicy, QosClass, ResourceStatus
-from placement.pods.reading import import_running_pod
-from placement.pods.rules.numa import PodAllocation
+from placement.pods.state.host import numa_capacity
+from placement.pods.state.model import NO_HOLDING, KubeletPolicy, QosClass, ResourceStatus
 from tests.kubernetes import RATIO
 from tests.unit.pods.koordinator.conftest import build_zone
 from tests.unit.pods.koordinator.pods import (
@@ -53,8 +52,7 @@ def test_a_running_pod_holds_what_its_annotations_say():
 
 @pytest.mark.parametrize("qos", QosClass)
 def test_what_is_read_back_is_what_was_recorded(qos):
-    allocation = PodAllocation(ResourceStatus(frozenset({1, 2})))
-    given = allocation.status.holding(allocation.level, qos, allocation.group)
+    given = ResourceStatus(frozenset({1, 2})).holding(ExclusiveLevel.NONE, qos, "")
     assert record(lsr(qos=str(qos), status={"cpuset": "1-2"}, **RUNNING))[0] == given
 
 

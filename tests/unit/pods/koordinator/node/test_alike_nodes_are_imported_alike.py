@@ -5,9 +5,9 @@ from dataclasses import fields
 import pytest
 import yaml
 
-from placement.pods.host import offers_of
 from placement.pods.koordinator.host_cpus import ANONYMOUS, anonymous_node, anonymous_report
 from placement.pods.koordinator.node import import_node
+from placement.pods.state.host import offers_of
 from placement.server.demonstration import examples
 from tests.kubernetes import ALLOCS, BIND, KUBELET, RATIO, RESERVATION, node_manifests
 

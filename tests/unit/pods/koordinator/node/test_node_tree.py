@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from placement.common.manifest import ManifestError
 from placement.pods.koordinator.node import import_node
-from placement.pods.model import HostIdentity
+from placement.pods.state.model import HostIdentity
 
 X86 = {"HW_ARCH_X86_64"}
 

@@ -11,7 +11,7 @@ from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.inventories import Inventory
 from placement.engine.numa.cpus import format_cpu_list
 from placement.pods.koordinator.node import import_node
-from placement.pods.model import NodeImport
+from placement.pods.state.model import NodeImport
 from tests.unit.pods.koordinator.conftest import SMALL_HOST, build_node, build_nrt, build_zone
 
 CASES = json.loads((Path(__file__).parents[4] / "data" / "node-rules.json").read_text())["cases"]
@@ -84,7 +84,7 @@ def check(found: NodeImport, expect: dict[str, Any]) -> None:
     pods = {f"{pod.namespace}/{pod.name}/{pod.uid}": format_cpu_list(pod.cpus) for pod in found.kubelet_pods}
     shown = {
         "traits": sorted(trait for trait in traits if trait.startswith("CUSTOM_KOORD_")),
-        "unallocatable": format_cpu_list(found.unallocatable),
+        "unallocatable": format_cpu_list(found.unallocatable_cpus),
         "unreadable": len(found.unreadable),
         "takeover": found.takeover,
         "kubelet_pods": pods,
@@ -103,7 +103,7 @@ def test_rule(case: dict[str, Any]) -> None:
         return
     with pytest.raises(ManifestError) as refused:
         import_node("c1", *manifests, profile)
-    findings = refused.value.findings
+    findings = list(map(str, refused.value.findings))
     assert isinstance(refused.value, BadRequest)
     assert str(refused.value).isprintable()
     for expected in expect["findings"]:

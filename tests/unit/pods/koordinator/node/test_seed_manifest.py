@@ -25,7 +25,7 @@ def test_it_loads_as_it_is_under_design(seed, seed_node, imported, providers):
     assert result.policies.bind == "FullPCPUsOnly"
     assert result.policies.numa == "SingleNUMANode"
     assert result.policies.distributes_over_numa
-    assert (result.takeover, result.kubelet_pods, result.unallocatable) == ("mixed", (), frozenset())
+    assert (result.takeover, result.kubelet_pods, result.unallocatable_cpus) == ("mixed", (), frozenset())
     assert f"{PATH}.cpu: read as cpuset, the name of the field" in result.warnings
     assert f'{PATH}.managedByKubelet: the text "true" is read as the boolean true' in result.warnings
     assert f"{PATH}.cpu: CPUs 4-8 are not in the cpu-topology; left out" in result.warnings

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from placement.common import gang
 from placement.common.manifest import ManifestError, Profile
-from placement.pods import reading
+from placement.pods.decide import reading
+from placement.pods.decide.reading import import_pod, reading_of, what_is_read
 from placement.pods.koordinator import annotations as keys
-from placement.pods.model import SchedulerSettings
-from placement.pods.reading import import_pod, reading_of, what_is_read
+from placement.pods.state.model import SchedulerSettings
 from tests.unit.pods.koordinator.anything import ANYTHING, PODS
 
 CHOSEN = [SchedulerSettings(profile) for profile in Profile]

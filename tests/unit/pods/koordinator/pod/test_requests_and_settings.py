@@ -7,8 +7,8 @@ import pytest
 from placement.common.manifest import Profile
 from placement.engine.numa.host import NumaStrategy
 from placement.engine.scoring.order import DEFAULT_SCORING, Strategy
-from placement.engine.scoring.rule import Shape
-from placement.pods.model import QosClass, SchedulerSettings
+from placement.engine.scoring.parameters import Shape
+from placement.pods.state.model import QosClass, SchedulerSettings
 from tests.unit.pods.koordinator.pods import container, lsr, request_of
 
 EVENLY = {"default_numa_strategy": NumaStrategy.DISTRIBUTE_EVENLY}

@@ -5,8 +5,9 @@ import datetime
 import pytest
 
 from placement.common.manifest import Field, ManifestReport
-from placement.pods.koordinator.pod import import_reservation, read_reservation_affinity
-from placement.pods.model import AllocatePolicy, stored_terms
+from placement.pods.koordinator.pod import read_reservation_affinity
+from placement.pods.koordinator.reservation import import_reservation
+from placement.pods.state.model import AllocatePolicy, stored_terms
 from tests.reservations import ORDER, WEB, reservation
 
 NOW = datetime.datetime(2026, 5, 1, 12)

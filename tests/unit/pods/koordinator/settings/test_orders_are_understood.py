@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from placement.allocations.kubernetes_resources import class_of, resource_of
-from placement.allocations.orders import order_of, strategies_from
-from placement.engine.domain.errors import BadRequest
+from placement.allocations.orders import order_of
+from placement.allocations.scheduler_configurations import strategies_from
+from placement.engine.domain.errors import BadRequest, parameter
 from placement.engine.scoring.order import NAMED, parse_order
 
 RAMP = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
@@ -93,7 +94,7 @@ def test_broken_documents_are_refused_or_read_but_never_crash(document: dict[str
 )
 def test_resources_are_called_what_is_scored(name_of: Callable[[str], str], names: list[str]) -> None:
     for document in (PRIORITY, FIT, RATIO):
-        order = order_of(document, "scoring", name_of)
+        order = order_of(document, parameter("scoring"), name_of)
         assert order is not None
         assert [resource.name for resource in order.strategies[0].resources] == names
         assert [resource.weight for resource in order.strategies[0].resources] == [3, 1, 2]
@@ -107,23 +108,25 @@ def test_a_class_of_ours_leads_back_to_its_resource(name: str) -> None:
 
 
 def test_names_stand_for_orders() -> None:
-    assert order_of("none", "order_by") is None
-    assert order_of("  ", "order_by") is None
+    assert order_of("none", parameter("order_by")) is None
+    assert order_of("  ", parameter("order_by")) is None
     for name, order in NAMED.items():
-        assert order_of(f" {name} ", "order_by") == order
+        assert order_of(f" {name} ", parameter("order_by")) == order
 
 
 def test_json_and_its_text_mean_the_same() -> None:
     given = [{"type": "LeastAllocated", "resources": [{"name": "VCPU", "weight": 3}]}]
-    order = order_of(given, "scoring")
-    assert order == order_of('[{"type":"LeastAllocated","resources":[{"name":"VCPU","weight":3}]}]', "x")
+    order = order_of(given, parameter("scoring"))
+    assert order == order_of(
+        '[{"type":"LeastAllocated","resources":[{"name":"VCPU","weight":3}]}]', parameter("x")
+    )
     assert order.strategies[0].resources == (("VCPU", 3),)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("zebra", "order_by: 'zebra' is no known order"),
+        ("zebra", "order_by: 'zebra' is not a known order"),
         ("{", "order_by: Malformed JSON"),
         ('[{"type": "LeastAllocated", "weight": NaN}]', "order_by: Malformed JSON"),
         ('[{"type": "\\ud800"}]', "order_by: Malformed JSON"),
@@ -132,5 +135,5 @@ def test_json_and_its_text_mean_the_same() -> None:
 )
 def test_what_is_no_order_is_refused_by_the_name_of_the_field(text: str, said: str) -> None:
     with pytest.raises(BadRequest) as refused:
-        order_of(text, "order_by")
+        order_of(text, parameter("order_by"))
     assert str(refused.value).startswith(said)

@@ -1,0 +1,1 @@
+"""The strategies by which callers are identified, a module each."""

@@ -1,0 +1,1 @@
+"""Where a pod goes, decided on a snapshot without the database."""

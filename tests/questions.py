@@ -1,0 +1,51 @@
+"""Questions that people ask of a service, by commands and by pages, with the steps that an answer took."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from dataclasses import dataclass, field
+from html import unescape
+from typing import Any
+
+from tests.commands import run
+
+_MOST_STEPS = 2
+
+
+@dataclass
+class Question:
+    """Steps towards one answer: commands that were typed and pages that were opened."""
+
+    url: str
+    steps: list[str] = field(default_factory=list)
+
+    def typed(self, *words: str, succeeds: bool = True) -> str:
+        """Return what a command prints. A command that fails, or a third step, fails the test."""
+        self._count(" ".join(words))
+        ended = run(*words, PLACEMENT_URL=self.url, COLUMNS="160")
+        assert ended.returncode == 0 or not succeeds, ended
+        return ended.stdout
+
+    def typed_json(self, *words: str, succeeds: bool = True) -> Any:
+        """Return the JSON that a command prints for programs."""
+        return json.loads(self.typed(*words, "-o", "json", succeeds=succeeds))
+
+    def opened(self, path: str) -> str:
+        """Return the words of a page. A page that fails, or a third step, fails the test."""
+        self._count(path)
+        with urllib.request.urlopen(self.url + path) as answer:
+            return words(answer.read().decode())
+
+    def _count(self, step: str) -> None:
+        self.steps.append(step)
+        assert len(self.steps) <= _MOST_STEPS, self.steps
+
+
+def words(page: str) -> str:
+    """Return the words of the main part of a page, with single blanks between them."""
+    found = re.search(r"<main.*</main>", page, re.DOTALL)
+    assert found is not None
+    shown = re.sub(r"<(script|style|svg|template)\b.*?</\1>", " ", found.group(), flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", shown)).split())

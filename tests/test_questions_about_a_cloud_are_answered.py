@@ -1,0 +1,209 @@
+"""Seven questions of an operator with 300 hosts: each is answered rightly by commands and by pages.
+
+An answer takes two steps at most. What is right is counted here from what the cloud was made of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from urllib.parse import urlencode
+
+import pytest
+
+from benchmarks.cloud import GPU, Cloud, CloudConsumer, CloudHost
+from benchmarks.wire import Wire
+from tests.questions import Question
+from tests.server import database_url, running_service
+
+pytestmark = pytest.mark.one_database
+
+_LARGE = {"VCPU": 32, "MEMORY_MB": 131072, "DISK_GB": 400}
+_SMALL = {"VCPU": 8, "MEMORY_MB": 32768, "DISK_GB": 100}
+_NIGHT_SHIFT = "night-shift"
+
+
+class FilledCloud:
+    """A service with the cloud, and what is true of it, counted from what it was made of."""
+
+    def __init__(self, url: str, cloud: Cloud) -> None:
+        self.url, self.cloud = url, cloud
+        self.consumers = [*cloud.consumers, *cloud.migrations, cloud.on_two_hosts]
+        self._held: Counter[tuple[str, str]] = Counter()
+        for consumer in self.consumers:
+            for provider, amounts in consumer.held.items():
+                for name, amount in amounts.items():
+                    self._held[provider, name] += amount
+        self._smaller = {host.root.uuid for host in cloud.overfull}
+
+    def asked(self) -> Question:
+        """Return a new question to the service."""
+        return Question(self.url)
+
+    def open_hosts(self, zone: str | None = None, kinds: str = "cmp gpu nfv") -> list[CloudHost]:
+        """Return the hosts that take servers, of a zone and of some kinds."""
+        return [
+            host
+            for host in self.cloud.hosts
+            if not host.is_disabled and (zone is None or zone in host.aggregates) and host.name[:3] in kinds
+        ]
+
+    def free(self, host: CloudHost, name: str) -> int:
+        """Return what the root of a host has left of a class."""
+        amount = host.root.inventories.get(name)
+        if amount is None:
+            return 0
+        capacity = amount.capacity
+        if name == "MEMORY_MB" and host.root.uuid in self._smaller:
+            capacity = 384 * 1024 - amount.reserved
+        return capacity - self._held[host.root.uuid, name]
+
+    def room(self, host: CloudHost, resources: dict[str, int]) -> int:
+        """Return how many such servers the root of a host can take."""
+        return max(0, min(self.free(host, name) // amount for name, amount in resources.items()))
+
+    def use_of_memory(self, host: CloudHost) -> float:
+        """Return the used share of the memory that the host offers in all its providers."""
+        capacity = used = 0
+        for provider in (host.root, *host.children):
+            if "MEMORY_MB" in provider.inventories:
+                smaller = provider.uuid in self._smaller
+                amount = provider.inventories["MEMORY_MB"]
+                capacity += 384 * 1024 - amount.reserved if smaller else amount.capacity
+                used += self._held[provider.uuid, "MEMORY_MB"]
+        return used / capacity
+
+    def on(self, host: CloudHost, name: str | None = None) -> list[CloudConsumer]:
+        """Return the consumers of a host, or those that hold a class of it."""
+        providers = {provider.uuid for provider in (host.root, *host.children)}
+        return [
+            consumer
+            for consumer in self.consumers
+            if any(
+                each in providers and (name is None or name in held) for each, held in consumer.held.items()
+            )
+        ]
+
+
+@pytest.fixture(scope="module")
+def filled() -> Iterator[FilledCloud]:
+    """The cloud, in a service with one worker."""
+    cloud = Cloud()
+    with database_url("sqlite") as connection, running_service(connection, workers=1) as server:
+        cloud.fill(Wire(server.url).must)
+        yield FilledCloud(server.url, cloud)
+
+
+def _query(resources: dict[str, int]) -> str:
+    return "resources=" + ",".join(f"{name}:{amount}" for name, amount in resources.items())
+
+
+def _in_page(path: str, **parameters: str) -> str:
+    return f"{path}?{urlencode(parameters)}"
+
+
+# Which host is fullest?
+
+
+def test_the_fullest_host_is_the_first(filled: FilledCloud):
+    fullest = max(filled.cloud.hosts, key=filled.use_of_memory).name
+    command = ("host", "list", "--sort-column", "memory_use", "--sort-descending", "--limit", "1")
+    (row,) = filled.asked().typed_json(*command)
+    assert row["name"] == fullest
+    page = filled.asked().opened(_in_page("/ui/map", by="use", **{"class": "MEMORY_MB"}))
+    assert page.partition("Percent")[2].split()[0] == fullest
+
+
+# Why does a flavor not fit in a zone?
+
+
+def test_a_zone_without_memory_is_not_blamed_for_the_zone(filled: FilledCloud):
+    in_zone = [host for host in filled.cloud.hosts if "az2" in host.aggregates]
+    without_gpus = [host for host in in_zone if "gpu-a100" not in host.aggregates]
+    hosts = [host for host in without_gpus if not host.is_disabled]
+    with_cpus = [host for host in hosts if filled.free(host, "VCPU") >= _LARGE["VCPU"]]
+    assert with_cpus
+    assert not any(filled.room(host, _LARGE) for host in hosts)
+    counts = [len(left) for left in (in_zone, without_gpus, hosts, with_cpus)]
+    places = ("member_of=az2", "member_of=!gpu-a100")
+    stages = filled.asked().typed_json("explain", _query(_LARGE), *places, succeeds=False)
+    assert [stage["trees"] for stage in stages[: len(counts) + 1]] == [*counts, 0]
+    empty = stages[len(counts)]
+    assert empty["condition"] == "131072 MEMORY_MB free"
+    names = {host.name for host in hosts}
+    assert {miss["resource_provider"]["name"] for miss in empty["nearest"]} <= names
+    query = "&".join((_query(_LARGE), *places))
+    page = filled.asked().opened(_in_page("/ui/why", kind="query", query=query))
+    assert "128 GiB free MEMORY_MB, on one provider 0 of" in page
+    stated = ("aggregate az2", "no aggregate gpu-a100", "open hosts", "32 vCPU free VCPU, on one provider")
+    for words, count in zip(stated, counts, strict=True):
+        assert f"{words} {count} of" in page
+    nearest = page.partition("Nearest misses")[2]
+    assert set(re.findall(r"\b\w{3}-az\d-r\d\d-u\d\d[\w.-]*org\b", nearest)) <= names
+
+
+# Which servers use the GPUs of a host?
+
+
+def test_the_servers_with_the_gpus_of_a_host_are_listed(filled: FilledCloud):
+    host = max(filled.open_hosts(kinds="gpu"), key=lambda host: len(filled.on(host, GPU)))
+    users = {consumer.uuid for consumer in filled.on(host, GPU)}
+    assert users
+    listed = filled.asked().typed_json("allocation", "list", "--provider", host.name)
+    assert {row["consumer"] for row in listed if GPU in str(row)} == users
+    page = filled.asked().opened(f"/ui/hosts/{host.root.uuid}")
+    for uuid in users:
+        assert uuid[:8] in page
+
+
+# What changed, and by whom?
+
+
+def test_a_change_is_found_by_the_name_of_the_host(filled: FilledCloud):
+    host = filled.open_hosts("az3", "cmp")[3]
+    path = f"/resource_providers/{host.root.uuid}/inventories/DISK_GB"
+    wire = Wire(filled.url, token=f"{_NIGHT_SHIFT}:operations")
+    record = host.root.inventories["DISK_GB"]._asdict() | {"allocation_ratio": 1.5, "max_unit": 3500}
+    generation = int(re.findall(rb'generation": ?(\d+)', wire.must("GET", path))[0])
+    wire.must("PUT", path, {"resource_provider_generation": generation, **record})
+    newest = filled.asked().typed_json("audit", "--target", host.name, "--since", "1h")[0]
+    assert newest["user"].startswith(_NIGHT_SHIFT)
+    page = filled.asked().opened(_in_page("/ui/changes", target=host.name, since="1h"))
+    assert _NIGHT_SHIFT in page
+
+
+# How many more servers of a size fit?
+
+
+def test_room_is_counted_on_open_hosts(filled: FilledCloud):
+    room = sum(filled.room(host, _SMALL) for host in filled.open_hosts())
+    assert room < sum(filled.room(host, _SMALL) for host in filled.cloud.hosts)
+    (row, *_) = filled.asked().typed_json("capacity", _query(_SMALL))
+    assert row["room"] == room
+    page = filled.asked().opened(_in_page("/ui/room", kind="query", query=_query(_SMALL)))
+    assert f"Room for {room:,} more".replace(",", " ") in page
+
+
+# Can a host be emptied?
+
+
+def test_a_host_is_emptied_onto_open_hosts_of_its_zone_without_gpus(filled: FilledCloud):
+    host = max(filled.open_hosts("az1", "cmp"), key=lambda host: len(filled.on(host)))
+    servers = {consumer.uuid for consumer in filled.on(host) if consumer.type == "INSTANCE"}
+    question = filled.asked()
+    moves = question.typed_json("plan", "make", "empty", host.name)
+    assert {move["consumer"] for move in moves} == servers
+    targets = {move["to"] for move in moves}
+    assert targets <= {each.name for each in filled.open_hosts("az1", "cmp")}
+    page = filled.asked().opened(_in_page("/ui/moves", goal="empty", hosts=host.name))
+    assert f"{len(servers)} moves are enough" in page
+    assert "gpu-" not in page
+
+
+# Is the service well?
+
+
+def test_the_service_says_that_it_is_well(filled: FilledCloud):
+    assert "read" in filled.asked().typed("status")
+    assert "Ready" in filled.asked().opened("/ui/")
