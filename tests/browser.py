@@ -80,11 +80,13 @@ def findings(page: Any) -> list[str]:
     return [f"{page.url}: {each['id']} at {node['target']}" for each in found for node in each["nodes"]]
 
 
-def drawn(page: Any, path: str) -> None:
-    """Open a page, and wait until its map, if it has one, is drawn."""
-    page.goto(path)
+def drawn(page: Any, path: str) -> int:
+    """Open a page, wait until its map, if it has one, is drawn, and return the status of the answer."""
+    answer = page.goto(path)
     if page.query_selector("[data-map]"):
         page.wait_for_selector("[data-drawn]")
+    status: int = answer.status
+    return status
 
 
 if __name__ == "__main__":

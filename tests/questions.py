@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import re
 import urllib.request
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from html import unescape
 from typing import Any
 
+from tests.browser import drawn, findings, page_of
 from tests.commands import run
 
 _MOST_STEPS = 2
+_OK = 200
+_THEMES_AND_WIDTHS = (("light", 1280), ("dark", 390))
 
 
 @dataclass
@@ -49,3 +53,16 @@ def words(page: str) -> str:
     assert found is not None
     shown = re.sub(r"<(script|style|svg|template)\b.*?</\1>", " ", found.group(), flags=re.DOTALL)
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", shown)).split())
+
+
+def assert_readable(browser: Any, url: str, paths: Iterable[str]) -> None:
+    """Open pages in a browser: wide and narrow, each is drawn, fits, complains of nothing and can be read."""
+    for path in paths:
+        with page_of(browser, url) as (page, complaints):
+            for theme, width in _THEMES_AND_WIDTHS:
+                page.emulate_media(color_scheme=theme)
+                page.set_viewport_size({"width": width, "height": 800})
+                assert drawn(page, path) == _OK, path
+                assert findings(page) == [], path
+                assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+            assert complaints == [], path

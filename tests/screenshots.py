@@ -1,9 +1,9 @@
 """Pictures of pages: `make screenshots`, or `python -m tests.screenshots`.
 
 build/screenshots gets every page, light and dark, wide and narrow: of the demonstration, where there is no
-sign-in, and for a signed-in administrator of a cloud of 512 hosts in 14 aggregates, of 5000 hosts, and of
-nothing. docs/pictures gets the pictures of the documents; they are of the demonstration, with six hundred
-hosts more for the map.
+sign-in, of a cloud of 300 hosts, of a cluster of 200 nodes, and for a signed-in administrator of a cloud of
+512 hosts in 14 aggregates, of 5000 hosts, and of nothing. docs/pictures gets the pictures of the documents;
+they are of the demonstration, with six hundred hosts more for the map.
 """
 
 from __future__ import annotations
@@ -17,6 +17,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from benchmarks import cluster
+from benchmarks.cloud import Cloud
+from benchmarks.wire import Wire
+from tests import test_questions_about_a_cloud_are_answered as of_cloud
+from tests import test_questions_about_a_cluster_are_answered as of_cluster
 from tests.browser import MISSING, chromium, drawn, page_of, running_browser
 from tests.client import Client
 from tests.server import RunningServer, database_url, running_service
@@ -30,6 +35,7 @@ _LARGEST_BYTES = 200_000
 _SIZE = {"width": 1280, "height": 800}
 _WIDTHS, _THEMES = (1280, 390), ("light", "dark")
 _SETTLED_MILLISECONDS = 300
+_NODES = 200
 # File, address, theme, and the part of the page, from its top, in pixels.
 _PICTURES = (
     ("overview.png", "/ui/", "light", 800),
@@ -54,6 +60,14 @@ def main() -> None:
             _fill(server)
             for name, address, theme, height in _PICTURES:
                 _take(browser, server, _PICTURES_DIRECTORY / name, address, theme, height)
+        with database_url("sqlite") as connection, running_service(connection, workers=1) as server:
+            made = Cloud()
+            made.fill(Wire(server.url).must)
+            _take_all(browser, server.url, "cloud", of_cloud.pages(made))
+        with database_url("sqlite") as connection, running_service(connection, workers=1) as server:
+            nodes = [cluster.node(number)["node"] for number in range(_NODES)]
+            cluster.fill(Wire(server.url).must, _NODES)
+            _take_all(browser, server.url, "cluster", of_cluster.pages(nodes))
         for (hosts, aggregates), pages in CLOUDS.items():
             with (
                 tempfile.TemporaryDirectory() as directory,

@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
 from benchmarks.cloud import GPU, Cloud, CloudConsumer, CloudHost
 from benchmarks.wire import Wire
-from tests.questions import Question
+from tests.questions import Question, assert_readable
 from tests.server import database_url, running_service
 
 pytestmark = pytest.mark.one_database
@@ -207,3 +208,39 @@ def test_a_host_is_emptied_onto_open_hosts_of_its_zone_without_gpus(filled: Fill
 def test_the_service_says_that_it_is_well(filled: FilledCloud):
     assert "read" in filled.asked().typed("status")
     assert "Ready" in filled.asked().opened("/ui/")
+
+
+def pages(cloud: Cloud) -> list[str]:
+    """Return every kind of page, asked of the cloud as its operator would."""
+    gpu = next(host for host in cloud.hosts if host.name.startswith("gpu"))
+    closed = next(host for host in cloud.hosts if host.is_disabled)
+    zone = next(iter(cloud.aggregates))
+    flavor = {"kind": "flavor", "vcpus": "8", "ram": "32768", "disk": "100"}
+    return [
+        "/ui/",
+        *(_in_page("/ui/map", by="use", **{"class": name}) for name in ("VCPU", "MEMORY_MB", GPU)),
+        "/ui/figures",
+        _in_page("/ui/hosts", by="use", **{"class": "MEMORY_MB"}),
+        f"/ui/hosts/{gpu.root.uuid}",
+        f"/ui/hosts/{closed.root.uuid}",
+        _in_page("/ui/why", kind="query", query=_query(_LARGE)),
+        _in_page("/ui/why", kind="query", query=f"{_query(_LARGE)}&member_of={zone}"),
+        _in_page("/ui/why", kind="query", query=f"{_query(_SMALL)}&limit=5"),
+        _in_page("/ui/why", **flavor),
+        _in_page("/ui/room", kind="query", query=_query(_SMALL)),
+        _in_page("/ui/room", **flavor),
+        _in_page("/ui/moves", goal="empty", hosts=gpu.name),
+        _in_page("/ui/moves", goal="fit", kind="query", query=_query(_LARGE)),
+        _in_page("/ui/moves", goal="defragment", **flavor),
+        "/ui/consumers",
+        _in_page("/ui/consumers", host=gpu.name),
+        f"/ui/consumers/{cloud.on_two_hosts.uuid}",
+        "/ui/orphans",
+        "/ui/changes",
+        "/ui/refusals",
+        _in_page("/ui/search", q=gpu.name),
+    ]
+
+
+def test_every_page_of_the_cloud_can_be_read(filled: FilledCloud, browser: Any):
+    assert_readable(browser, filled.url, pages(filled.cloud))

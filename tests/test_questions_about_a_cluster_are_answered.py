@@ -19,7 +19,7 @@ from benchmarks import cluster as kubernetes
 from benchmarks.cluster import CLUSTER, GPU_RESOURCE
 from benchmarks.wire import Wire
 from tests.kubernetes import pod_manifest
-from tests.questions import Question
+from tests.questions import Question, assert_readable
 from tests.server import database_url, running_service
 
 pytestmark = pytest.mark.one_database
@@ -208,3 +208,33 @@ def test_a_node_is_drained_onto_open_nodes(filled: FilledCluster):
 def test_the_service_says_that_it_is_well(filled: FilledCluster):
     assert "read" in filled.asked().typed("status")
     assert "Ready" in filled.asked().opened("/ui/")
+
+
+def pages(nodes: list[dict[str, Any]]) -> list[str]:
+    """Return every kind of page, asked of the cluster as its operator would; each kind of node has one."""
+    names = [each["metadata"]["name"] for each in nodes]
+    kinds = {name.partition(".")[0].rpartition("-")[0]: name for name in names}
+    pod = {"kind": "pod", "cluster": CLUSTER, "pod": json.dumps(_pod())}
+    large = {**pod, "pod": json.dumps(pod_manifest("400", "64Gi", qos="LSR"))}
+    one = next(iter(kinds.values()))
+    return [
+        "/ui/",
+        _in_page("/ui/map", by="use", cluster=CLUSTER, **{"class": "CUSTOM_NODE_CPU_MILLI"}),
+        _in_page("/ui/map", by="stranded"),
+        "/ui/figures",
+        _in_page("/ui/hosts", by="cores", cluster=CLUSTER),
+        *(f"/ui/nodes/{CLUSTER}/{name}" for name in kinds.values()),
+        _in_page("/ui/why", **pod),
+        _in_page("/ui/why", **large),
+        _in_page("/ui/room", **pod),
+        _in_page("/ui/moves", goal="empty", hosts=f"{CLUSTER}/{one}"),
+        _in_page("/ui/pods", cluster=CLUSTER),
+        _in_page("/ui/pods", cluster=CLUSTER, node=one),
+        "/ui/orphans",
+        "/ui/changes",
+        _in_page("/ui/search", q=one),
+    ]
+
+
+def test_every_page_of_the_cluster_can_be_read(filled: FilledCluster, browser: Any):
+    assert_readable(browser, filled.url, pages(filled.nodes))
