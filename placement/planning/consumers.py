@@ -26,7 +26,7 @@ from placement.planning.guessed_queries import guessed_query
 from placement.planning.simulation import PlacedConsumer, Spot
 from placement.planning.sums import sums_of
 from placement.pods.decide.ranking import ShapeRanking
-from placement.pods.decide.reading import PodDocument, import_pod
+from placement.pods.decide.reading import PodDocument, reading_of
 from placement.pods.decide.rules.rule import PodShape
 from placement.pods.koordinator import annotations as keys
 from placement.pods.state.model import RecordedPod
@@ -101,7 +101,7 @@ class PlacedConsumers:
     ) -> PodPlanDemand:
         """Return the demand of one pod of a cluster, or of any like it. Raises ManifestError."""
         document = PodDocument.unnamed(cluster.facts.name, manifest)
-        pod_spec = import_pod(document.manifest, cluster.facts.settings)
+        pod_spec = reading_of(document.manifest, cluster.facts.settings)
         shape = PodShape(pod_spec.request, pod_spec.selection, cluster.facts.settings)
         ranking = self._rankings.setdefault(shape, ShapeRanking(shape))
         roots = self._roots[cluster.facts.id]
