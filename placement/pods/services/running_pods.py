@@ -30,14 +30,7 @@ from placement.pods.store.cache import ClusterSnapshot
 from placement.pods.store.loader import ClusterFacts
 from placement.pods.store.rows import answer_of, ended_pod_values, pod_values
 from placement.pods.store.statements import StoredPod
-from placement.pods.store.writer import (
-    NodeChanged,
-    PodAttributes,
-    PodKey,
-    PodMoves,
-    PodReport,
-    PodWriter,
-)
+from placement.pods.store.writer import NodeChanged, PodAttributes, PodKey, PodMoves, PodReport, PodWriter
 from placement.providers.statements import clusters
 from placement.storage.database import Transaction
 

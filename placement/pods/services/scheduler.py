@@ -327,12 +327,7 @@ class PodScheduler:
         self, cluster: str, documents: Mapping[int, PodDocument], outcomes: dict[int, PodOutcome]
     ) -> None:
         """Put some pods, and note the outcome of each as soon as it is known."""
-        snapshot = None
-        reported = {
-            number: document
-            for number, document in placing.without_namesakes(documents).items()
-            if document.host and not document.has_ended and not may_keep_off(document.manifest)
-        }
+        snapshot, reported = None, _reported_together(documents)
         if reported:
             snapshot = self.expire_and_snapshot(cluster)
             stayed = self._stay(snapshot, reported)
@@ -716,6 +711,15 @@ def check_decided(document: PodDocument) -> None:
     """Raise ManifestError if a pod looks for a place and asks for what is not decided here."""
     if not (document.host or document.has_ended):
         refuse_undecided(document.manifest)
+
+
+def _reported_together(documents: Mapping[int, PodDocument]) -> dict[int, PodDocument]:
+    """Return the running pods that keep no others off: reports of these may be written together."""
+    return {
+        number: document
+        for number, document in placing.without_namesakes(documents).items()
+        if document.host and not document.has_ended and not may_keep_off(document.manifest)
+    }
 
 
 def _read(document: PodDocument, stored_pod: StoredPod | None, snapshot: ClusterSnapshot) -> PodSpec:
