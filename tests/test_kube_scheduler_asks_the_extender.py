@@ -85,7 +85,7 @@ def test_prioritize_gives_every_node_a_score_from_0_to_10(cluster, monkeypatch, 
     )
     exact = {node["name"]: node["score"] for node in preview.json["nodes"]}
     assert exact["big"] > exact["small"] > 0
-    monkeypatch.setattr("placement.pods.services.pods.placed", None)
+    monkeypatch.setattr("placement.pods.services.pods.placed_on_each", None)
     nodes = {"Nodes": {"items": objects(NAMES)}} if whole else {"NodeNames": NAMES}
     answer = cluster.post(f"{EXTENDER}/prioritize", {"Pod": pod("2"), **nodes})
     assert [priority["Host"] for priority in answer.json] == NAMES

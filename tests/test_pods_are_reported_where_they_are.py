@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +16,11 @@ from placement.storage import tables
 from placement.storage.database import Database
 from tests import pod_invariants
 from tests.client import Client
-from tests.kubernetes import STATUS
+from tests.conftest import application_of
+from tests.kubernetes import NUMA_POLICY, STATUS, node_manifests, pod_manifest
+from tests.pod_rules import ruled_pod
+from tests.server import BACKENDS, database_url
+from tests.statements import Counter
 from tests.test_many_nodes_and_pods_come_at_once import (
     CLUSTER,
     OTHER,
@@ -47,6 +52,16 @@ def bound(cluster: Client, count: int, path: str) -> list[dict[str, Any]]:
     return found
 
 
+def relabelled(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give pods the labels of their node, as Kubernetes does from 1.35 on when it binds them."""
+    for pod in pods:
+        pod["metadata"]["labels"] |= {
+            "topology.kubernetes.io/zone": "a",
+            "topology.kubernetes.io/region": "b",
+        }
+    return pods
+
+
 def stored_pods(database: Database, cluster: str) -> list[tuple[Any, ...]]:
     """The rows of pods, but for what tells clusters apart."""
     pods, nodes, clusters = tables.pods, tables.nodes, tables.clusters
@@ -71,13 +86,16 @@ def stamps(database: Database) -> list[Any]:
         return [tuple(row) for row in connection.execute(statement.order_by(tables.providers.c.id))]
 
 
+@pytest.mark.parametrize("changed", [list, relabelled])
 def test_pods_that_are_reported_where_they_are_become_what_they_become_one_by_one(
-    cluster: Client, database: Database
+    cluster: Client,
+    database: Database,
+    changed: Callable[[list[dict[str, Any]]], list[dict[str, Any]]],
 ):
     for path in (CLUSTER, OTHER):
         all_nodes(cluster, *bodies(3), path=path)
-    pods = bound(cluster, 6, CLUSTER)
-    assert pods == bound(cluster, 6, OTHER)
+    pods = changed(bound(cluster, 6, CLUSTER))
+    assert pods == changed(bound(cluster, 6, OTHER))
     # One says that it has other CPUs than it was given, one is wrong, and one is said to be elsewhere.
     pods[1]["metadata"]["annotations"] = {STATUS: json.dumps({"cpuset": "10-11"})}
     pods[2]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "much"
@@ -109,6 +127,67 @@ def test_pods_that_are_reported_where_they_are_need_no_look_at_each(
     assert cluster.get(f"{CLUSTER}/pods?scheduled=true").json["pods"] == []
     # Otherwise every process would read the nodes again.
     assert stamps(database) == before
+
+
+def test_pods_with_other_labels_are_reported_together_and_found_by_them(
+    cluster: Client, other: Client, database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    all_nodes(cluster, *bodies(4))
+    pods = relabelled(bound(cluster, 3, CLUSTER))
+    # The other process knows the nodes as they were before the report.
+    assert other.post(f"{CLUSTER}/pods/preview", pod_manifest("1")).status_code == 200
+    with monkeypatch.context() as patched:
+        patched.setattr(PodScheduler, "place", None)
+        assert statuses(all_pods(cluster, *pods)) == [200] * 3
+    apart = [["kubernetes.io/hostname", {"topology.kubernetes.io/zone": "a"}]]
+    free = {f"n{number}" for number in range(4)} - {pod["spec"]["nodeName"] for pod in pods}
+    for process in (cluster, other):
+        preview = process.post(f"{CLUSTER}/pods/preview", ruled_pod("picky", {"apart": apart})).json
+        assert {node["name"] for node in preview["nodes"]} == free != set()
+    fresh = pod_invariants.check(database, "edge")
+    pod_invariants.check_image(fresh, registry_of(other.http.application)[ClusterCache], "edge")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_report_of_pods_with_other_labels_costs_at_most_twice_an_unchanged_one(backend: str):
+    with database_url(backend) as url:
+        database = Database(url)
+        counter, ends = Counter(database.engine), list[sa.Connection]()
+        for end in ("commit", "rollback"):
+            sa.event.listen(database.engine, end, ends.append)
+        with application_of(database) as application:
+            api = Client(application.test_client())
+            assert api.put(CLUSTER).status_code == 201
+            all_nodes(api, *bodies(60))
+            pods = bound(api, 200, CLUSTER)
+
+            def reported() -> tuple[int, int]:
+                """Statements and transactions of a report, and of reading the nodes that it changed."""
+                counter.count = 0
+                ends.clear()
+                assert statuses(all_pods(api, *pods)) == [200] * 200
+                assert api.post(f"{CLUSTER}/pods/preview", pod_manifest("1")).status_code == 200
+                return counter.count, len(ends)
+
+            reported()
+            unchanged = reported()
+            relabelled(pods)
+            changed = reported()
+            assert all(now <= 2 * before for now, before in zip(changed, unchanged, strict=True)), (
+                changed,
+                unchanged,
+            )
+        database.dispose()
+
+
+def test_a_report_that_changes_nothing_is_no_change_of_an_aligned_pod(cluster: Client):
+    node = node_manifests("n0", labels={NUMA_POLICY: "SingleNUMANode"})
+    assert statuses(all_nodes(cluster, node)) == [201]
+    (pod,) = bound(cluster, 1, CLUSTER)
+    assert statuses(all_pods(cluster, pod)) == [200]
+    before = cluster.get("/ext/v1/audit").json
+    assert statuses(all_pods(cluster, pod)) == [200]
+    assert cluster.get("/ext/v1/audit").json == before
 
 
 def test_a_pod_is_looked_at_by_itself_where_its_node_changes_meanwhile(

@@ -11,18 +11,21 @@ import pytest
 from flask import Flask
 
 from placement.engine.domain.errors import NotFound
+from placement.engine.numa.allocator import ReservedPlacing
+from placement.engine.numa.cpus import format_cpu_list, members_of
 from placement.http.registry import registry_of
-from placement.pods.decide.ranking import ShapeCache, ShapeRanking
+from placement.pods.decide.ranking import Ranked, ShapeCache, ShapeRanking
 from placement.pods.decide.reading import import_pod
 from placement.pods.decide.reservations import ReservationLooks, ReservationMatch
 from placement.pods.decide.rules.rule import PodShape
+from placement.pods.services import placing
 from placement.pods.state.model import SchedulerSettings
 from placement.pods.state.node_info import NodeInfo
 from placement.pods.state.snapshot import NodeColumns
 from placement.pods.store.cache import ClusterCache, ClusterSnapshot
 from placement.storage.database import Database
 from tests.client import Client
-from tests.kubernetes import ALLOCS, CLUSTER, KUBELET, cluster_of, node_manifests, pod_manifest
+from tests.kubernetes import ALLOCS, CLUSTER, KUBELET, add_nodes, cluster_of, node_manifests, pod_manifest
 from tests.pod_invariants import loaded
 from tests.reservations import IGNORED, WEB, reservation
 
@@ -64,6 +67,59 @@ def test_like_nodes_are_one(cluster: Client, application: Flask):
         assert cluster.put(f"{CLUSTER}/pods/default/on-{name}", body).status_code == 201
     one, other = viewed(application).nodes.values()
     assert one.host is other.host
+
+
+def previewed(cluster: Client, *nodes: str) -> dict[str, Any]:
+    """The places of a pod that no other test places, by node."""
+    pod = pod_manifest("3", "777Mi")
+    answer = cluster.post(f"{CLUSTER}/pods/preview", {"pod": pod, "nodeNames": list(nodes)})
+    return {place["name"]: place for place in answer.json["nodes"]}
+
+
+def test_equal_hosts_give_a_pod_equal_places_once(cluster: Client, monkeypatch: pytest.MonkeyPatch):
+    for name in ("n1", "n2"):
+        body = pod_manifest(cpu="4", node=name, status={"cpuset": "0-3"})
+        assert cluster.put(f"{CLUSTER}/pods/default/on-{name}", body).status_code == 201
+    allocated = list[str]()
+    allocate = ReservedPlacing.allocate
+
+    def noted(self: ReservedPlacing, affinity: Any) -> Any:
+        found = allocate(self, affinity)
+        allocated.append(format_cpu_list(members_of(found.cpus)))
+        return found
+
+    monkeypatch.setattr(ReservedPlacing, "allocate", noted)
+    one, other = previewed(cluster, "n1", "n2").values()
+    own = ("name", "resource_provider")
+    assert {**one, **dict.fromkeys(own)} == {**other, **dict.fromkeys(own)}
+    # The score is that of an allocation, too.
+    assert len(allocated) == 2
+    assert previewed(cluster, "n1", "n2") == {"n1": one, "n2": other}
+    assert len(allocated) == 2
+    body = pod_manifest(cpu="4", node="n2", status={"cpuset": "8-11"})
+    assert cluster.put(f"{CLUSTER}/pods/default/more", body).status_code == 201
+    assert previewed(cluster, "n1") == {"n1": one}
+    assert len(allocated) == 2
+    assert previewed(cluster, "n2")["n2"]["cpuset"] == allocated[-1] != one["cpuset"]
+    assert len(allocated) == 4
+
+
+def test_empty_like_nodes_are_one_answer_of_a_preview(cluster: Client, monkeypatch: pytest.MonkeyPatch):
+    add_nodes(cluster, "n3", labels={"rather": "here"})
+    add_nodes(cluster, "n4", memory="16Gi")
+    body = pod_manifest(cpu="4", node="n2", status={"cpuset": "0-3"})
+    assert cluster.put(f"{CLUSTER}/pods/default/on-n2", body).status_code == 201
+    alone = {name: previewed(cluster, name)[name] for name in ("n1", "n2", "n3", "n4")}
+    assert len({(each["cpuset"], each["score"]) for each in alone.values()}) > 1
+    seen, place = list[str](), placing.placed
+
+    def noted(ranked: Ranked, *given: Any) -> Any:
+        seen.append(ranked.node.name)
+        return place(ranked, *given)
+
+    monkeypatch.setattr(placing, "placed", noted)
+    assert previewed(cluster, "n1", "n2", "n3", "n4") == alone
+    assert len(seen) == 3
 
 
 def test_what_a_node_was_long_ago_is_forgotten(cluster: Client, application: Flask):

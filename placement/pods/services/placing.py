@@ -17,10 +17,11 @@ from placement.pods.decide.reading import PodDocument, reading_of
 from placement.pods.decide.reservation_ends import used_up
 from placement.pods.decide.rules.amounts import loose_amounts
 from placement.pods.decide.rules.numa import allocate_on_host
+from placement.pods.decide.rules.rule import Fit
 from placement.pods.koordinator.annotations import written_annotations
 from placement.pods.manifests.affinity import NO_AFFINITY
 from placement.pods.state import host, model
-from placement.pods.state.node_info import NodeInfo
+from placement.pods.state.node_info import NodeInfo, NodeTemplate
 from placement.pods.store.answers import PodAnswer, PodPlacement, using
 from placement.pods.store.rows import answer_of
 from placement.pods.store.statements import StoredPod
@@ -83,6 +84,35 @@ def placed(ranked: Ranked, pod: model.PodSpec, document: PodDocument) -> PodPlac
     answer = answer if used is None else using(answer, used)
     ending = None if used is None else used_up(used, node, document)
     return PodPlacement(document, answer, node, recorded, ending)
+
+
+def placed_on_each(
+    ranked_nodes: Iterable[Ranked], pod: model.PodSpec, document: PodDocument
+) -> list[PodPlacement]:
+    """Return the place that the pod would get on each of these nodes.
+
+    Empty nodes with like manifests get one answer, which differs in the node only. Raises PodRefused.
+    """
+    placements, of_empty_nodes = list[PodPlacement](), dict[tuple[NodeTemplate, Fit], PodPlacement]()
+    for ranked in ranked_nodes:
+        node, key = ranked.node, (ranked.node.template, ranked.fit)
+        is_empty = not (node.holders or node.others)
+        placement = of_empty_nodes.get(key) if is_empty else None
+        if placement is None:
+            placement = placed(ranked, pod, document)
+            if is_empty:
+                of_empty_nodes[key] = placement
+        else:
+            answer = replace(
+                placement.answer,
+                node=node.name,
+                resource_provider=node.root_uuid,
+                score=ranked.score,
+                missed=ranked.missed,
+            )
+            placement = replace(placement, answer=answer, node=node)
+        placements.append(placement)
+    return placements
 
 
 def as_of_now(

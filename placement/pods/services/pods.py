@@ -20,7 +20,7 @@ from placement.pods.decide.reading import PodDocument, reading_of
 from placement.pods.decide.rules.rule import PodShape
 from placement.pods.manifests.undecided import Undecided, refuse_undecided
 from placement.pods.services.place_choice import columns_without, nodes_available
-from placement.pods.services.placing import placed, pod_answer
+from placement.pods.services.placing import placed_on_each, pod_answer
 from placement.pods.services.scheduler import PlacementResult, PodScheduler
 from placement.pods.state.model import PodSpec, RecordedPod
 from placement.pods.state.node_info import NodeInfo
@@ -191,7 +191,7 @@ class Pods(PodScheduler):
         pod_spec, ranking, columns = self._ranked(snapshot, document, node_names)
         refusals = ranking.refusals(columns)
         best = islice(ranking.best_first(columns), most)
-        placements = [placed(ranked, pod_spec, document) for ranked in best]
+        placements = placed_on_each(best, pod_spec, document)
         fitting = len(columns.nodes) - len(refusals)
         return Preview(placements, fitting, refusals, pod_spec, ranking.shape, columns)
 

@@ -29,8 +29,8 @@ from placement.pods.store.answers import PodAnswer, PodPlacement
 from placement.pods.store.cache import ClusterSnapshot
 from placement.pods.store.loader import ClusterFacts
 from placement.pods.store.rows import answer_of, ended_pod_values, pod_values
-from placement.pods.store.statements import PodValues, StoredPod
-from placement.pods.store.writer import NodeChanged, PodAttributes, PodKey, PodMoves, PodWriter
+from placement.pods.store.statements import StoredPod
+from placement.pods.store.writer import NodeChanged, PodAttributes, PodKey, PodMoves, PodReport, PodWriter
 from placement.providers.statements import clusters
 from placement.storage.database import Transaction
 
@@ -60,24 +60,25 @@ def record(
     if root_id is not None and root_id not in locked.nodes:
         raise NodeChanged(f"Node {document.host} was replaced meanwhile.")
     writer.check_namesakes(transaction, facts, [key], known_pods)
-    stays = stored_pod is not None and known_pods == [stored_pod] and stored_pod.root_id == root_id
     placement = None
     if root_id is None:
         answer = _read(facts, document, stored_pod, KubeletPolicy())[1]
     else:
         placement = _arrival(facts, document, stored_pod, locked.nodes[root_id])
         answer = placement.answer
-        stays = stays and _recorded_before(placement.node, document) == placement.recorded
-    if stored_pod is None or not stays:
+    report = None
+    if stored_pod is not None and known_pods == [stored_pod] and stored_pod.root_id == root_id:
+        if placement is None:
+            report = PodReport(stored_pod, answer, ended_pod_values(document, answer, stored_pod))
+        else:
+            report = _report(stored_pod, placement)
+    if report is not None:
+        writer.stay(transaction, facts, [report])
+    else:
         moves = PodMoves(leaving_pods=known_pods, ended=(document, answer))
         if placement is not None:
             moves = PodMoves([placement], known_pods)
         writer.commit(transaction, locked, attributes, moves)
-    elif placement is None:
-        values = ended_pod_values(document, answer, stored_pod)
-        writer.stay(transaction, facts, [(stored_pod, answer, values)])
-    else:
-        writer.stay(transaction, facts, [_report(stored_pod, placement)])
     return not known_pods, answer
 
 
@@ -101,16 +102,16 @@ def record_known(
     node = locked.nodes.get(host.root_id)
     if node is None:
         raise NodeChanged(f"Node {host.name} was replaced meanwhile.")
-    staying, placements, leaving_pods = list[_Report](), list[PodPlacement](), list[StoredPod]()
+    reports, placements, leaving_pods = list[PodReport](), list[PodPlacement](), list[StoredPod]()
     for document, stored_pod in _stored_there(transaction, facts, documents, host.root_id):
         with suppress(BadRequest):
             placement = _arrival(facts, document, stored_pod, node)
-            if _recorded_before(node, document) == placement.recorded:
-                staying.append(_report(stored_pod, placement))
+            if report := _report(stored_pod, placement):
+                reports.append(report)
             else:
                 placements.append(placement)
                 leaving_pods.append(stored_pod)
-    writer.stay(transaction, facts, staying)
+    writer.stay(transaction, facts, reports)
     if placements:
         writer.commit(transaction, locked, attributes, PodMoves(placements, leaving_pods))
 
@@ -128,12 +129,17 @@ def _stored_there(
             yield document, found[0]
 
 
-_Report = tuple[StoredPod, PodAnswer, PodValues]
-"""The row of a pod that stays as it is, the answer about it, and the new values of the row."""
+def _report(stored_pod: StoredPod, placement: PodPlacement) -> PodReport | None:
+    """Return the report about a pod that is recorded on its node and keeps what it holds; None for others.
 
-
-def _report(stored_pod: StoredPod, placement: PodPlacement) -> _Report:
-    return stored_pod, placement.answer, pod_values(placement, stored_pod)
+    Only its labels may be others: Kubernetes from 1.35 on copies zone and region of the node to each pod that
+    it binds.
+    """
+    before, recorded = _recorded_before(placement.node, placement.document), placement.recorded
+    if before is None or replace(before, labels=recorded.labels) != recorded:
+        return None
+    values = pod_values(placement, stored_pod)
+    return PodReport(stored_pod, placement.answer, values, is_counted_anew=before != recorded)
 
 
 def new_arrival(snapshot: ClusterSnapshot, document: PodDocument) -> PodPlacement:
@@ -143,8 +149,8 @@ def new_arrival(snapshot: ClusterSnapshot, document: PodDocument) -> PodPlacemen
 
 def repeated_reports(
     transaction: Transaction, snapshot: ClusterSnapshot, documents: Mapping[int, PodDocument]
-) -> dict[int, _Report]:
-    """Return reports of running pods that stay as they are, on locked nodes that are as in the snapshot.
+) -> dict[int, PodReport]:
+    """Return reports of running pods that keep what they hold, on locked nodes that are as in the snapshot.
 
     No other pod has their name or their uid. Pods with errors are left out: they have to be recorded alone.
     """
@@ -156,7 +162,7 @@ def repeated_reports(
     )
     by_name = {(row.namespace, row.name): row for row in rows}
     by_uid = {row.uid: row for row in rows}
-    found: dict[int, _Report] = {}
+    found: dict[int, PodReport] = {}
     for number, document in documents.items():
         node, stored_pod = hosts[number], by_uid.get(document.uid)
         if stored_pod is None or stored_pod is not by_name.get((document.namespace, document.name)):
@@ -165,8 +171,8 @@ def repeated_reports(
             continue
         with suppress(BadRequest):
             placement = _arrival(snapshot.facts, document, stored_pod, node)
-            if _recorded_before(node, document) == placement.recorded:
-                found[number] = _report(stored_pod, placement)
+            if report := _report(stored_pod, placement):
+                found[number] = report
     return found
 
 

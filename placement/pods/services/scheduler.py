@@ -327,15 +327,14 @@ class PodScheduler:
         self, cluster: str, documents: Mapping[int, PodDocument], outcomes: dict[int, PodOutcome]
     ) -> None:
         """Put some pods, and note the outcome of each as soon as it is known."""
-        snapshot = None
-        reported = {
-            number: document
-            for number, document in placing.without_namesakes(documents).items()
-            if document.host and not document.has_ended and not may_keep_off(document.manifest)
-        }
+        snapshot, reported = None, _reported_together(documents)
         if reported:
             snapshot = self.expire_and_snapshot(cluster)
-            outcomes |= self._stay(snapshot, reported)
+            stayed = self._stay(snapshot, reported)
+            if stayed:
+                outcomes |= stayed
+                # Pods with other labels have stamped their nodes.
+                snapshot = None
             documents = {number: each for number, each in documents.items() if number not in outcomes}
         units = list(gangs.placed_together(documents))
         if len(units) > 1:
@@ -354,7 +353,7 @@ class PodScheduler:
     def _stay(
         self, snapshot: ClusterSnapshot, documents: Mapping[int, PodDocument]
     ) -> dict[int, PlacementResult]:
-        """Record running pods that stay as they are, and return these; the others have to be recorded anew.
+        """Record running pods that keep what they hold, and return these; others have to be recorded anew.
 
         Pods that were placed here before they were bound stay so, as by the scheduler extender. If none of
         the pods is known, the database is not asked. Raises Unavailable.
@@ -371,8 +370,8 @@ class PodScheduler:
                 reports = repeated_reports(transaction, snapshot, known)
                 self._writer.stay(transaction, snapshot.facts, reports.values())
             return {
-                number: PlacementResult(is_new=False, is_placed=False, answer=answer)
-                for number, (_, answer, _) in reports.items()
+                number: PlacementResult(is_new=False, is_placed=False, answer=report.answer)
+                for number, report in reports.items()
             }
 
         return retry_until_deadline(once) if known else {}
@@ -712,6 +711,15 @@ def check_decided(document: PodDocument) -> None:
     """Raise ManifestError if a pod looks for a place and asks for what is not decided here."""
     if not (document.host or document.has_ended):
         refuse_undecided(document.manifest)
+
+
+def _reported_together(documents: Mapping[int, PodDocument]) -> dict[int, PodDocument]:
+    """Return the running pods that keep no others off: reports of these may be written together."""
+    return {
+        number: document
+        for number, document in placing.without_namesakes(documents).items()
+        if document.host and not document.has_ended and not may_keep_off(document.manifest)
+    }
 
 
 def _read(document: PodDocument, stored_pod: StoredPod | None, snapshot: ClusterSnapshot) -> PodSpec:

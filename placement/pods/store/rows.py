@@ -256,6 +256,11 @@ def _numa_amounts(document: Mapping[str, Mapping[str, int]] | None) -> NumaAmoun
     return NumaAmounts({_numa_id(numa): _amounts(row) for numa, row in document.items()})
 
 
+def _numa_document(by_numa: NumaAmounts) -> dict[str, Mapping[str, int]]:
+    """Return amounts as rows have them: JSON has the ids of NUMA nodes as texts."""
+    return {str(numa): row for numa, row in by_numa.items()}
+
+
 def _numa_id(stored: Any) -> int:
     """Return the id of a NUMA node: a bit of masks, so neither negative nor beyond what nodes may have."""
     numa = int(stored)
@@ -301,9 +306,8 @@ _RECORD: dict[str, _Member] = {
     "requests": _Member("requests", dict, _amounts),
     "cpus": _Member("cpus", format_cpu_list, lambda stored: _stored_cpus(_text(stored)), is_of_holding=True),
     "level": _Member("level", str, ExclusiveLevel, is_of_holding=True, blank=ExclusiveLevel.NONE),
-    # JSON has the ids of NUMA nodes as texts.
-    "amounts": _Member("amounts", dict, _numa_amounts, is_of_holding=True),
-    "loose": _Member("loose_amounts", dict, _numa_amounts),
+    "amounts": _Member("amounts", _numa_document, _numa_amounts, is_of_holding=True),
+    "loose": _Member("loose_amounts", _numa_document, _numa_amounts),
     "secluded": _Member("shares_with_best_effort", not_, not_, is_of_holding=True),
     "unreadable": _Member("unreadable", list, _texts),
     "group": _Member("group", str, _text, is_of_holding=True),

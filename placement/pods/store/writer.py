@@ -168,6 +168,18 @@ class PodMoves:
     revives_reservations: bool = False
 
 
+class PodReport(NamedTuple):
+    """A report about a pod that stays where it is and keeps what it holds: its row, the answer, new values.
+
+    `is_counted_anew`: other pods may count it in another way, such as by its labels.
+    """
+
+    stored_pod: StoredPod
+    answer: PodAnswer
+    values: PodValues
+    is_counted_anew: bool = False
+
+
 # A pod with the same values is unchanged.
 _STATE = attrgetter("id", "root_id", "changed_at")
 _ANSWER = attrgetter("answer")
@@ -414,24 +426,22 @@ class PodWriter:
                 # Pods that hold nothing come and go, too.
                 providers.touch(transaction, (), idle)
 
-    def stay(
-        self,
-        transaction: Transaction,
-        facts: ClusterFacts,
-        reports: Iterable[tuple[StoredPod, PodAnswer, PodValues]],
-    ) -> None:
-        """Write reports about pods that stay on their nodes and keep what they hold: answers and new values.
+    def stay(self, transaction: Transaction, facts: ClusterFacts, reports: Iterable[PodReport]) -> None:
+        """Write reports about pods on locked nodes; nodes with a pod that is counted anew are stamped.
 
         A report that changes nothing has no audit record.
         """
-        updated = {}
-        for stored_pod, answer, values in reports:
+        updated, stamped = dict[int, PodValues](), set[int]()
+        for stored_pod, answer, values, is_counted_anew in reports:
             updated[stored_pod.id] = values
             former = (stored_pod.manifest, stored_pod.status, stored_pod.node_id)
             # A synchronization that starts reports every pod again.
             if (values.manifest, values.status, values.node_id) != former:
                 transaction.records.append(audit.arrived(facts.name, answer, stored_pod))
+            if is_counted_anew and stored_pod.root_id is not None:
+                stamped.add(stored_pod.root_id)
         statements.update(transaction, updated)
+        providers.touch(transaction, (), stamped)
 
     def write(self, transaction: Transaction, changes: Sequence[NodeChange]) -> None:
         """Write changes of nodes of one cluster that share no consumer, and stamp their hosts; none is empty.
