@@ -10,11 +10,12 @@ from itertools import chain
 from typing import Any, TypeVar
 
 import orjson
-from flask import Response, g, request
+from flask import Response, request
 from werkzeug.datastructures import MIMEAccept
 from werkzeug.http import parse_accept_header
 
-from placement.common.microversions import OLDEST, Feature
+from placement.common.microversions import Feature
+from placement.http.context import version
 
 Item = TypeVar("Item")
 # Items of a list that are turned into JSON together.
@@ -91,7 +92,7 @@ def empty_response(
 
 
 def _add_headers(response: Response, modified: datetime.datetime | None, location: str | None) -> None:
-    if modified is not None and (g.placement.version or OLDEST) >= Feature.CACHE_HEADERS.value:
+    if modified is not None and version() >= Feature.CACHE_HEADERS.value:
         response.headers["Cache-Control"] = "no-cache"
         response.headers["Last-Modified"] = _http_date(modified.replace(microsecond=0))
     if location is not None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
-from flask import current_app, g, request
+from flask import current_app, request
 from werkzeug.exceptions import HTTPException
 
 from placement.common import documents as common_documents
-from placement.common.microversions import OLDEST
 from placement.engine.domain.errors import BadRequest
-from placement.http.context import RequestContext, current
+from placement.http.context import current, version
 from placement.http.errors import HttpError
 from placement.http.operations import load, operation_of, shape_at
 from placement.http.query_strings import Parameters, read
@@ -67,7 +66,7 @@ def received() -> bytes:
 
     Raises HttpError. Source: RFC 9112, section 8.
     """
-    kept: bytes | None = g.placement.body
+    kept = current().body
     if kept is not None:
         return kept
     environ, most = request.environ, current_app.config["MAX_CONTENT_LENGTH"]
@@ -97,11 +96,9 @@ def received() -> bytes:
 def validated() -> Any:
     """Return the body, checked against the route's schema in the request's version. Raises BadRequest."""
     operation = operation_of(current_app.view_functions[request.endpoint or ""])
-    request_context: RequestContext = g.placement
-    version = request_context.version or OLDEST
-    schema = None if operation is None else shape_at(operation.body, version)
+    schema = None if operation is None else shape_at(operation.body, version())
     assert isinstance(schema, (type, HttpField))
-    return load(schema, version, json_body(), own=request_context.is_own)
+    return load(schema, version(), json_body(), own=current().is_own)
 
 
 def parameters() -> Parameters:
