@@ -35,7 +35,7 @@ from placement.http.gate import OWN_PATHS
 from placement.http.strategies.authentication import Authentication
 from placement.metrics.catalog import REQUEST_SECONDS, REQUESTS
 
-_STATUSES = frozenset(HTTPStatus)
+_STATUSES = {status.value: f"{status.value} {status.phrase}" for status in HTTPStatus}
 _FILES = f"{PAGES}/static/"
 # X-Requested-With of what pages.js asks for without a click.
 _BY_PAGE = "placement"
@@ -124,9 +124,8 @@ class RequestLog:
 
         def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
             code = int(status.partition(" ")[0])
-            if code in _STATUSES:
-                # As HTTP writes it, `404 Not Found`: clients show it, and Flask uses capitals.
-                status = f"{code} {HTTPStatus(code).phrase}"
+            # As HTTP writes it, `404 Not Found`: clients show it, and Flask uses capitals.
+            status = _STATUSES.get(code, status)
             # What happened counts, where the protocol of a path asks for another status.
             counted = str(at.status or code)
             method = environ["REQUEST_METHOD"]
