@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
 from flask import current_app, request
-from werkzeug.exceptions import HTTPException
 
 from placement.common import documents as common_documents
 from placement.engine.domain.errors import BadRequest
@@ -72,7 +72,7 @@ def received() -> bytes:
     environ, most = request.environ, current_app.config["MAX_CONTENT_LENGTH"]
     try:
         if "HTTP_TRANSFER_ENCODING" not in environ:
-            text = request.get_data(cache=False)
+            text = _of_length(environ, most)
         elif not environ.get("wsgi.input_terminated"):
             raise HttpError(411, "This server does not read bodies without Content-Length")
         else:
@@ -83,14 +83,28 @@ def received() -> bytes:
                 if len(taken) > most:
                     raise HttpError(413, f"Bodies may have {most} bytes")
             text = bytes(taken)
-    except (HTTPException, HttpError):
+    except HttpError:
         raise
     except Exception as error:
         # Each server has errors of its own for bodies that are not framed as HTTP has it.
         raise HttpError(400, f"The body cannot be read: {error}") from None
-    if len(text) < (request.content_length or 0):
-        raise HttpError(400, f"The body breaks off after {len(text)} of {request.content_length} bytes")
     return text
+
+
+def _of_length(environ: Mapping[str, Any], most: int) -> bytes:
+    """Return a body of the length that its head names. Raises HttpError."""
+    length = int(environ.get("CONTENT_LENGTH") or 0)
+    if length > most:
+        raise HttpError(413, f"Bodies may have {most} bytes")
+    pieces: list[bytes] = []
+    left = length
+    while left:
+        piece = environ["wsgi.input"].read(left)
+        if not piece:
+            raise HttpError(400, f"The body breaks off after {length - left} of {length} bytes")
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)
 
 
 def validated() -> Any:
