@@ -28,7 +28,7 @@ _KEPT = 256
 
 
 class _WholeResponse(Response):
-    """A response with a body in one piece, whose length is among its headers."""
+    """A response with a body in one piece, and its length among the headers."""
 
     def get_wsgi_headers(self, environ: WSGIEnvironment) -> Headers:
         """Return the headers themselves; werkzeug copies them to add a length, and to complete locations."""
