@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from placement.allocations.kubernetes_resources import is_for_pods, node_class_of
 from placement.allocations.orders import candidates_order, order_of, order_remarks
@@ -17,6 +18,7 @@ from placement.engine.domain.explanation import IN_CLUSTER, MOST_MISSES, Explana
 from placement.engine.domain.groups import CandidateQuery
 from placement.engine.domain.tree_specs import NUMA_ROOT
 from placement.engine.forest.arrays import Mask
+from placement.engine.forest.forest import Forest
 from placement.engine.scoring.order import Order, Scope
 from placement.engine.search.answer import Answer, JointAnswer
 from placement.engine.search.budget import Budget, SearchEnded
@@ -172,8 +174,13 @@ def _aggregates_in(query: CandidateQuery, options: SearchOptions) -> list[frozen
 
 
 LOG = logging.getLogger(__name__)
+# Looking a figure up by its labels takes longer than counting.
+_searches, _stage_seconds = cache(SEARCHES.labels), cache(STAGE_SECONDS.labels)
 # The time for the near miss in the log line, where no explanation was asked for.
 _SECONDS_FOR_THE_LOG = 0.25
+# A scheduler repeats some queries, and none of these is as large as a query may be.
+_MOST_EMPTY, _MOST_KEPT_CONDITIONS = 100, 100
+_NO_BUDGET = Budget()
 # A group is hard to place if it has at least this share of the dead ends of the hardest group.
 _HARD = 0.1
 # More than a query string can name. The time of the search does not bound the work that precedes it.
@@ -223,6 +230,40 @@ class _Searched(NamedTuple):
     in_full: Callable[[], Explanation] | None
 
 
+class _EmptySearches:
+    """Why searches found nothing, in brief, until the forest changes.
+
+    A scheduler asks again and again for what does not fit, and the explanation, of which one log line is
+    made, takes as long as the search.
+    """
+
+    def __init__(self) -> None:
+        self._of: WeakKeyDictionary[Forest, tuple[Names, dict[Hashable, Explanation]]] = WeakKeyDictionary()
+
+    def of(
+        self,
+        view: View,
+        query: ForestQuery,
+        called: Callable[[], Mapping[int, str]],
+        explained: Callable[[], Explanation],
+    ) -> Explanation:
+        """Return the explanation of an empty search of the view. Raises SearchEnded."""
+        asked = sum(len(each.resources) + len(each.required) + len(each.member_of) for each in query.groups)
+        if query.among is not None or asked > _MOST_KEPT_CONDITIONS:
+            return explained()
+        names, known = self._of.get(view.forest, (None, {}))
+        if names is not view.names:
+            names, known = self._of[view.forest] = view.names, {}
+        # What fits nowhere is not ordered.
+        case = replace(query, order=None, budget=_NO_BUDGET), frozenset(called().items())
+        explanation = known.get(case)
+        if explanation is None:
+            if len(known) >= _MOST_EMPTY:
+                known.clear()
+            explanation = known[case] = explained()
+        return explanation
+
+
 class CandidateSearch:
     """A use case that finds where a request fits."""
 
@@ -232,11 +273,12 @@ class CandidateSearch:
         self._database = database
         self._keeper = keeper
         self._settings = settings
+        self._empty = _EmptySearches()
         self.called = CalledUuids(database, keeper)
 
     def view(self) -> View:
         """Return the present view of the forest for a search. Raises Unavailable."""
-        with STAGE_SECONDS.labels("catch_up").time():
+        with _stage_seconds("catch_up").time():
             return self._keeper.current()
 
     def find(self, query: CandidateQuery, options: SearchOptions = NO_OPTIONS) -> SearchResult:
@@ -259,7 +301,7 @@ class CandidateSearch:
             most = min(wanted[0].maximum, query.limit or wanted[0].maximum)
             result = _joined_with_core_trees(view, first, on_cores, most)
         count = len(result.answer)
-        SEARCHES.labels("found" if count else "empty").inc()
+        _searches("found" if count else "empty").inc()
         CANDIDATES.observe(count)
         if result.explanation is not None and not count:
             LOG.info("no candidates: %s", first_obstacle(result.explanation))
@@ -321,18 +363,7 @@ class CandidateSearch:
     ) -> _Searched:
 
         def explained(explained_query: ForestQuery, found: FoundCandidates, *, in_full: bool) -> Explanation:
-            called = {
-                id_: f"{IN_CLUSTER}{options.cluster}" if uuid == options.cluster_aggregate else uuid
-                for uuid, id_ in aggregates.items()
-            }
-            empty = sorted(frozenset().union(*_aggregates_in(query, options)) - aggregates.keys())
-            # All of these are one to the search.
-            called[NO_AGGREGATE] = (
-                f"{empty[0]} (no provider is in it)" if len(empty) == 1 else "without providers"
-            )
-            if empty == [options.cluster_aggregate]:
-                called[NO_AGGREGATE] = f"{IN_CLUSTER}{options.cluster}"
-            vocabulary = Vocabulary(view.names.classes, view.names.traits, called)
+            vocabulary = Vocabulary(view.names.classes, view.names.traits, called())
             sharing = view.sharing.of(view.forest, explained_query.sharing_trait)
             number = len(found.candidates)
             found_count = FoundCount(number, complete=number < explained_query.maximum)
@@ -340,6 +371,9 @@ class CandidateSearch:
             return explain(
                 view.forest, sharing, explained_query, found_count, vocabulary, most, in_full=in_full
             )
+
+        def called() -> dict[int, str]:
+            return _names_of_aggregates(query, options, aggregates)
 
         def in_brief(*, in_full: bool) -> Explanation:
             seconds = request_scope.remaining(_SECONDS_FOR_THE_LOG)
@@ -358,19 +392,19 @@ class CandidateSearch:
                     # The candidates are there, and took all of the time.
                     explanation = in_brief(in_full=False)
         except SearchEnded as ended:
-            SEARCHES.labels("abandoned" if ended.abandoned else "timeout").inc()
+            _searches("abandoned" if ended.abandoned else "timeout").inc()
             raise self._timeout(forest_query, ended) from ended
         if explanation is not None:
             explanation = self._named(explanation)
         for stage, seconds in forest_query.budget.stage_seconds.items():
-            STAGE_SECONDS.labels(stage).observe(seconds)
+            _stage_seconds(stage).observe(seconds)
         if self._settings.randomize and forest_query.order is None:
             found = shuffled(found, query.limit, random.getrandbits(32))
         if options.explain:
             return _Searched(found, explanation, None)
         if not len(found.candidates):
             with suppress(SearchEnded):
-                explanation = in_brief(in_full=False)
+                explanation = self._empty.of(view, forest_query, called, partial(in_brief, in_full=False))
         return _Searched(found, explanation, partial(in_brief, in_full=True))
 
     def _named(self, explanation: Explanation, form: str = "{name}") -> Explanation:
@@ -519,6 +553,22 @@ class CandidateSearch:
         rows = {uuid: row for uuid in uuids if (row := forest.row_of_uuid(uuid)) >= 0}
         flags = is_in_cluster.among(forest, forest.providers.root[list(rows.values())])
         return {uuid for uuid, is_inside in zip(rows, flags.tolist(), strict=True) if is_inside}
+
+
+def _names_of_aggregates(
+    query: CandidateQuery, options: SearchOptions, aggregates: Mapping[str, int]
+) -> dict[int, str]:
+    """Return what explanations call the aggregates of a query, by id."""
+    called = {
+        id_: f"{IN_CLUSTER}{options.cluster}" if uuid == options.cluster_aggregate else uuid
+        for uuid, id_ in aggregates.items()
+    }
+    empty = sorted(frozenset().union(*_aggregates_in(query, options)) - aggregates.keys())
+    # All of these are one to the search.
+    called[NO_AGGREGATE] = f"{empty[0]} (no provider is in it)" if len(empty) == 1 else "without providers"
+    if empty == [options.cluster_aggregate]:
+        called[NO_AGGREGATE] = f"{IN_CLUSTER}{options.cluster}"
+    return called
 
 
 def queries_of(query: CandidateQuery) -> tuple[CandidateQuery, ...]:

@@ -8,13 +8,15 @@ from email.utils import format_datetime
 from functools import lru_cache
 from itertools import chain
 from typing import Any, TypeVar
+from wsgiref.types import WSGIEnvironment
 
 import orjson
-from flask import Response, g, request
-from werkzeug.datastructures import MIMEAccept
+from flask import Response, request
+from werkzeug.datastructures import Headers, MIMEAccept
 from werkzeug.http import parse_accept_header
 
-from placement.common.microversions import OLDEST, Feature
+from placement.common.microversions import Feature
+from placement.http.context import version
 
 Item = TypeVar("Item")
 # Items of a list that are turned into JSON together.
@@ -25,12 +27,20 @@ _BUILT_AT_ONCE_BYTES = 4 * 2**20
 _KEPT = 256
 
 
+class _WholeResponse(Response):
+    """A response with a body in one piece, and its length among the headers."""
+
+    def get_wsgi_headers(self, environ: WSGIEnvironment) -> Headers:
+        """Return the headers themselves; werkzeug copies them to add a length, and to complete locations."""
+        return super().get_wsgi_headers(environ) if "Location" in self.headers else self.headers
+
+
 def json_response(
     body: Any, status: int = 200, *, modified: datetime.datetime | None = None, location: str | None = None
 ) -> Response:
     """Return a JSON response; `body` may be bytes that are JSON already. `modified` None means now."""
     content = body if isinstance(body, bytes) else orjson.dumps(body)
-    response = Response(content, status, content_type="application/json")
+    response = _WholeResponse(content, status, content_type="application/json")
     _add_headers(response, modified or datetime.datetime.now(datetime.UTC), location)
     return response
 
@@ -91,7 +101,7 @@ def empty_response(
 
 
 def _add_headers(response: Response, modified: datetime.datetime | None, location: str | None) -> None:
-    if modified is not None and (g.placement.version or OLDEST) >= Feature.CACHE_HEADERS.value:
+    if modified is not None and version() >= Feature.CACHE_HEADERS.value:
         response.headers["Cache-Control"] = "no-cache"
         response.headers["Last-Modified"] = _http_date(modified.replace(microsecond=0))
     if location is not None:

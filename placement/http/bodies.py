@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
-from flask import current_app, g, request
-from werkzeug.exceptions import HTTPException
+from flask import current_app, request
 
 from placement.common import documents as common_documents
-from placement.common.microversions import OLDEST
 from placement.engine.domain.errors import BadRequest
-from placement.http.context import RequestContext, current
+from placement.http.context import current, version
 from placement.http.errors import HttpError
 from placement.http.operations import load, operation_of, shape_at
 from placement.http.query_strings import Parameters, read
@@ -67,13 +66,13 @@ def received() -> bytes:
 
     Raises HttpError. Source: RFC 9112, section 8.
     """
-    kept: bytes | None = g.placement.body
+    kept = current().body
     if kept is not None:
         return kept
     environ, most = request.environ, current_app.config["MAX_CONTENT_LENGTH"]
     try:
         if "HTTP_TRANSFER_ENCODING" not in environ:
-            text = request.get_data(cache=False)
+            text = _of_length(environ, most)
         elif not environ.get("wsgi.input_terminated"):
             raise HttpError(411, "This server does not read bodies without Content-Length")
         else:
@@ -84,24 +83,36 @@ def received() -> bytes:
                 if len(taken) > most:
                     raise HttpError(413, f"Bodies may have {most} bytes")
             text = bytes(taken)
-    except (HTTPException, HttpError):
+    except HttpError:
         raise
     except Exception as error:
         # Each server has errors of its own for bodies that are not framed as HTTP has it.
         raise HttpError(400, f"The body cannot be read: {error}") from None
-    if len(text) < (request.content_length or 0):
-        raise HttpError(400, f"The body breaks off after {len(text)} of {request.content_length} bytes")
     return text
+
+
+def _of_length(environ: Mapping[str, Any], most: int) -> bytes:
+    """Return a body of the length that its head names. Raises HttpError."""
+    length = int(environ.get("CONTENT_LENGTH") or 0)
+    if length > most:
+        raise HttpError(413, f"Bodies may have {most} bytes")
+    pieces: list[bytes] = []
+    left = length
+    while left:
+        piece = environ["wsgi.input"].read(left)
+        if not piece:
+            raise HttpError(400, f"The body breaks off after {length - left} of {length} bytes")
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)
 
 
 def validated() -> Any:
     """Return the body, checked against the route's schema in the request's version. Raises BadRequest."""
     operation = operation_of(current_app.view_functions[request.endpoint or ""])
-    request_context: RequestContext = g.placement
-    version = request_context.version or OLDEST
-    schema = None if operation is None else shape_at(operation.body, version)
+    schema = None if operation is None else shape_at(operation.body, version())
     assert isinstance(schema, (type, HttpField))
-    return load(schema, version, json_body(), own=request_context.is_own)
+    return load(schema, version(), json_body(), own=current().is_own)
 
 
 def parameters() -> Parameters:

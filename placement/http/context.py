@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
 
-from flask import current_app, g
+from flask import current_app
 from oslo_context import context as log_context
 
 from placement.common.microversions import OLDEST, Feature, Microversion
 from placement.engine.domain import request_scope
-from placement.engine.domain.request_scope import act_as, initiator
+from placement.engine.domain.request_scope import Initiator, act_as, initiator
 from placement.http.caller_limits import in_log
 
 ENVIRONMENT_KEY = "placement.request"
@@ -64,39 +66,67 @@ class RequestContext:
     problem: str | None = None
 
 
+_current: ContextVar[RequestContext] = ContextVar("placement_request")
+
+
+begin = _current.set
+"""Make a request the current one of this thread (or context)."""
+current = _current.get
+"""Return the context of the current request."""
+
+
 def identify(caller: Caller) -> None:
     """Note the caller for the handler, and for every audit record and log line from now on."""
-    g.placement.caller = caller
-    roles = tuple(sorted(caller.roles))
-    act_as(replace(initiator(), user_id=caller.user_id, project_id=caller.project_id, roles=roles))
+    current().caller = caller
+    before, known = initiator(), _caller_names(caller)
+    act_as(
+        Initiator(
+            caller.user_id,
+            caller.project_id,
+            known.roles,
+            before.request_id,
+            before.global_request_id,
+            before.address,
+        )
+    )
     given = log_context.get_current()
     if given is not None:
-        given.user_id, given.project_id = in_log(caller.user_id), in_log(caller.project_id)
-        given.domain_id = in_log(caller.domain_id)
-        given.roles = sorted(in_log(role) or "" for role in roles)
+        given.user_id, given.project_id, given.domain_id = known.user_id, known.project_id, known.domain_id
+        given.roles = list(known.roles_in_log)
         given.system_scope = "all" if caller.system_scope else None
 
 
-def current() -> RequestContext:
-    """Return the context of the current request."""
-    context: RequestContext = g.placement
-    return context
+class _CallerNames(NamedTuple):
+    """The roles of a caller in order, and what log lines say of it."""
+
+    roles: tuple[str, ...]
+    user_id: str | None
+    project_id: str | None
+    domain_id: str | None
+    roles_in_log: tuple[str, ...]
+
+
+# A few callers send most of the requests.
+@lru_cache(maxsize=1024)
+def _caller_names(caller: Caller) -> _CallerNames:
+    roles = tuple(sorted(caller.roles))
+    names = in_log(caller.user_id), in_log(caller.project_id), in_log(caller.domain_id)
+    return _CallerNames(roles, *names, tuple(sorted(in_log(role) or "" for role in roles)))
 
 
 def version() -> Microversion:
     """Return the agreed version, the oldest before it is agreed."""
-    return g.placement.version or OLDEST
+    return current().version or OLDEST
 
 
 def offers(feature: Feature) -> bool:
     """Return whether the request's version has the feature."""
-    return (g.placement.version or OLDEST) >= feature.value
+    return version() >= feature.value
 
 
 def is_own() -> bool:
     """Return whether errors are in our words: on our paths and pages."""
-    is_own: bool = g.placement.is_own
-    return is_own
+    return current().is_own
 
 
 def roles_in(text: str) -> frozenset[str]:

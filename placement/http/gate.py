@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from flask import Blueprint, current_app, g, request
+from flask import Blueprint, current_app, request
 
 from placement.common.microversions import HEADER, NEWEST, SERVICE, Feature
 from placement.engine.domain import request_scope
@@ -67,7 +67,7 @@ def route(
         @describes(described, guard)
         @wraps(handler)
         def guarded(**path_arguments: str) -> Any:
-            g.placement.reads = reads
+            context.current().reads = reads
             if media_types_first:
                 _check_media_types(takes_json, gives_json)
             _check_version(since, missing_method_below)

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote
 from wsgiref.types import WSGIApplication
 
-from flask import Flask, Response, g, request
+from flask import Flask, Response, request
 from oslo_config import cfg
 from oslo_context.context import RequestContext as LogContext
 from oslo_middleware import cors, http_proxy_to_wsgi
@@ -35,7 +35,7 @@ from placement.http.gate import OWN_PATHS
 from placement.http.strategies.authentication import Authentication
 from placement.metrics.catalog import REQUEST_SECONDS, REQUESTS
 
-_STATUSES = frozenset(HTTPStatus)
+_STATUSES = {status.value: f"{status.value} {status.phrase}" for status in HTTPStatus}
 _FILES = f"{PAGES}/static/"
 # X-Requested-With of what pages.js asks for without a click.
 _BY_PAGE = "placement"
@@ -124,9 +124,8 @@ class RequestLog:
 
         def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
             code = int(status.partition(" ")[0])
-            if code in _STATUSES:
-                # As HTTP writes it, `404 Not Found`: clients show it, and Flask uses capitals.
-                status = f"{code} {HTTPStatus(code).phrase}"
+            # As HTTP writes it, `404 Not Found`: clients show it, and Flask uses capitals.
+            status = _STATUSES.get(code, status)
             # What happened counts, where the protocol of a path asks for another status.
             counted = str(at.status or code)
             method = environ["REQUEST_METHOD"]
@@ -166,7 +165,7 @@ def _log(environ: dict[str, Any], uri: str, status: str, headers: dict[str, str]
     at: context.RequestContext = environ[ENVIRONMENT_KEY]
     if at.candidates is not None:
         shown["candidates"] = at.candidates
-    rest = " ".join(f"{name}: {value}" for name, value in shown.items())
+    rest = " ".join([f"{name}: {value}" for name, value in shown.items()])
     asked = {"address": "-" if address is None else address, "method": method, "uri": uri}
     path, by_page = environ["PATH_INFO"], environ.get("HTTP_X_REQUESTED_WITH") == _BY_PAGE
     is_of_a_page = path.startswith(_FILES) or (by_page and path.startswith(f"{PAGES}/"))
@@ -181,6 +180,7 @@ def _log(environ: dict[str, Any], uri: str, status: str, headers: dict[str, str]
 _SOCKET = "gunicorn.socket"
 
 
+_VERSION = f"HTTP_{microversions.HEADER.upper().replace('-', '_')}"
 _NO_VERSIONS = (OWN_PATHS, f"{PAGES}/")
 REQUEST_ID = "x-openstack-request-id"
 
@@ -220,7 +220,7 @@ def _begin(
     sent, path = request.environ, request.path
     at: context.RequestContext = sent[ENVIRONMENT_KEY]
     at.is_own = path.startswith(_NO_VERSIONS)
-    g.placement = at
+    context.begin(at)
     # Until the gate of a route decides.
     request_scope.show_only(request_scope.NOTHING)
     request_scope.watch_caller(watch_of(sent))
@@ -232,7 +232,7 @@ def _begin(
         context.identify(authentication.strategy())
     enter()
     # Our own paths have no microversions; their errors are as in the newest one.
-    at.version = microversions.NEWEST if at.is_own else _agreed_version()
+    at.version = microversions.NEWEST if at.is_own else _agreed_version(sent.get(_VERSION))
     length = sent.get("CONTENT_LENGTH", "").strip()
     if length and not (length.isascii() and length.isdecimal()):
         raise HttpError(400, "content-length header must be an integer")
@@ -243,9 +243,9 @@ def _begin(
         raise NotFound("")
 
 
-def _agreed_version() -> microversions.Microversion:
+def _agreed_version(sent: str | None) -> microversions.Microversion:
     try:
-        return microversions.negotiate(request.headers.get(microversions.HEADER))
+        return microversions.negotiate(sent)
     except microversions.InvalidVersion as error:
         raise HttpError(400, f"Invalid microversion: invalid version string: {error}") from None
     except microversions.UnsupportedVersion as error:
@@ -257,8 +257,8 @@ def _agreed_version() -> microversions.Microversion:
 
 
 def _finish(response: Response) -> Response:
-    at: context.RequestContext = g.placement
-    at.rule = request.url_rule.rule if request.url_rule is not None else None
+    at, rule = context.current(), request.url_rule
+    at.rule = rule.rule if rule is not None else None
     response.headers[REQUEST_ID] = at.request_id
     # No browser shall take JSON, or a text that repeats what was sent, for a page or a script.
     response.headers.add("X-Content-Type-Options", "nosniff")
@@ -289,19 +289,19 @@ def bound(most: int) -> Callable[[], None]:
     callers = caller_limits.Callers(most)
 
     def enter() -> None:
-        caller = g.placement.caller
-        user = caller.user_id
+        at = context.current()
+        user = at.caller.user_id
         if user is None:
             return
         known_as = request.environ.get(caller_limits.KNOWN_AS)
         if known_as is not None:
-            if not known_as(user, caller.project_id):
+            if not known_as(user, at.caller.project_id):
                 raise HttpError(429, caller_limits.TOO_MANY, headers=_LATER)
             return
         if not callers.enter(user):
             raise HttpError(429, caller_limits.TOO_MANY, headers=_LATER)
 
-        g.placement.leave = partial(callers.leave, user)
+        at.leave = partial(callers.leave, user)
 
     return enter
 

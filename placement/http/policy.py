@@ -5,22 +5,26 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from flask import g
 from oslo_config import cfg
 from oslo_policy import policy
 
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import Forbidden
 from placement.http import policy_files
-from placement.http.context import Caller
-from placement.http.policy_files import BadPolicy, FileStamp, are_settled, marks_of
+from placement.http.context import Caller, current
+from placement.http.policy_files import BadPolicy, FileStamp, PolicyRules, are_settled, marks_of
 from placement.http.rules import ELSEWHERE
 
+# The files are looked at once in that time, and so are servers that rules ask.
 _MEMORY_SECONDS = 1.0
+# Callers repeat a few requests. A target may name any cluster, also one that is as long as a body.
+_MOST_DECISIONS = 2_000
+_LONGEST_REMEMBERED = 255
 # Operators know its lines by this name.
 LOG = logging.getLogger("placement.http.gate")
 
@@ -40,6 +44,50 @@ class ClusterCheck(policy.Check):
         return wanted in creds.get("clusters", ())
 
 
+_Case = tuple[str, Caller, frozenset[tuple[str, str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _PolicyDecisions:
+    """Rules and what they decided, as each decision costs as much as a search.
+
+    `are_final`: the rules look at nothing but caller and target.
+    """
+
+    rules: PolicyRules
+    are_final: bool
+    allowed: dict[_Case, bool] = field(default_factory=dict)
+
+    @classmethod
+    def by(cls, rules: PolicyRules) -> _PolicyDecisions:
+        """Return the decisions by these rules, none so far."""
+        return cls(rules, are_final=not _ask_others(rules.enforcer.rules.values()))
+
+    def note(self, case: _Case, *, is_allowed: bool) -> None:
+        """Remember a decision; where there are too many, all others are forgotten."""
+        if any(len(value) > _LONGEST_REMEMBERED for _, value in case[2]):
+            return
+        if len(self.allowed) >= _MOST_DECISIONS:
+            self.allowed.clear()
+        self.allowed[case] = is_allowed
+
+
+def _ask_others(checks: Iterable[Any]) -> bool:
+    """Return whether one of the checks may depend on more than caller and target, as `http://...` does."""
+    found = list(checks)
+    while found:
+        check = found.pop()
+        if type(check).__module__ not in _OF_CALLER_AND_TARGET:
+            return True
+        found += getattr(check, "rules", ())
+        found += [check.rule] if isinstance(check, policy.NotCheck) else []
+    return False
+
+
+# Those of the library that ask servers have a module of their own.
+_OF_CALLER_AND_TARGET = (policy.Check.__module__, __name__)
+
+
 class Policy:
     """A checker of callers against rules; a changed file counts once it is whole, unless it is broken."""
 
@@ -47,25 +95,24 @@ class Policy:
         """Read the rules, or take the prepared ones if the files are broken. Raises BadPolicy."""
         self._configuration = configuration
         try:
-            self._rules = policy_files.read(configuration)
-            policy_files.note(self._rules, None)
+            rules = policy_files.read(configuration)
+            policy_files.note(rules, None)
         except BadPolicy as error:
             if not policy_files.prepared:
                 raise
             LOG.error("%s The rules are those of the service's start or last SIGHUP.", error)
-            self._rules = policy_files.prepared[0]
+            rules = policy_files.prepared[0]
+        self._decisions = _PolicyDecisions.by(rules)
         # The files as they were read last, with or without success, and as they were seen last.
-        self._read: object = self._rules.marks
+        self._read: object = rules.marks
         self._seen: object = self._read
-        # A decision costs as much as a search, and a few callers repeat a few requests.
-        self._judged: dict[tuple[str, Caller, frozenset[tuple[str, str]]], bool] = {}
-        self._judged_since = time.monotonic()
+        self._looked_at = time.monotonic()
         self._turn = threading.Lock()
 
     @property
     def known(self) -> frozenset[str]:
         """Return the names of the rules."""
-        return frozenset(self._rules.enforcer.registered_rules)
+        return frozenset(self._decisions.rules.enforcer.registered_rules)
 
     def authorize(
         self, rule: str, target: dict[str, str], *, own_only: bool = False
@@ -75,7 +122,7 @@ class Policy:
         A caller that is bound to clusters is refused elsewhere: the target must name one of these, or the
         route is `own_only` and shows such a caller nothing else, or the rule for elsewhere allows it.
         """
-        caller, refused = g.placement.caller, f"Policy does not allow {rule} to be performed"
+        caller, refused = current().caller, f"Policy does not allow {rule} to be performed"
         bound, cluster = caller.clusters, target.get("cluster")
         sees: request_scope.ClusterNames
         if bound is None or (cluster is None and self._allows(ELSEWHERE, caller, target)):
@@ -103,35 +150,38 @@ class Policy:
 
     def _allows(self, rule: str, caller: Caller, target: dict[str, str]) -> bool:
         now = time.monotonic()
-        if now - self._judged_since > _MEMORY_SECONDS:
+        if now - self._looked_at > _MEMORY_SECONDS:
             self._refresh(now)
-        judged = self._judged
+        decisions = self._decisions
         case = rule, caller, frozenset(target.items())
-        allowed = judged.get(case)
+        allowed = decisions.allowed.get(case)
         if allowed is None:
             try:
                 credentials = _credentials(caller)
-                allowed = bool(self._rules.enforcer.authorize(rule, target, credentials, do_raise=True))
+                enforcer = decisions.rules.enforcer
+                allowed = bool(enforcer.authorize(rule, target, credentials, do_raise=True))
             except policy.InvalidScope:
                 raise Forbidden(rule) from None
             except policy.PolicyNotAuthorized:
                 allowed = False
-            judged[case] = allowed
+            decisions.note(case, is_allowed=allowed)
         return allowed
 
     def _refresh(self, now: float) -> None:
-        """Forget decisions, and use the present files if they are valid.
+        """Use the present files if they are valid, and forget decisions that other servers had a part in.
 
         A file that was just changed is looked at once more before it is read: it may be half written.
         """
         with self._turn:
-            if now - self._judged_since <= _MEMORY_SECONDS:
+            if now - self._looked_at <= _MEMORY_SECONDS:
                 return
             try:
                 self._read_again()
             except BadPolicy as error:
                 LOG.error("%s The rules stay as they were.", error)
-            self._judged, self._judged_since = {}, now
+            if not self._decisions.are_final:
+                self._decisions = replace(self._decisions, allowed={})
+            self._looked_at = now
 
     def _read_again(self) -> None:
         """Use the present files if they have changed. Raises BadPolicy, once for each change."""
@@ -144,9 +194,9 @@ class Policy:
         if found == self._read or not (was_seen or (isinstance(found, dict) and are_settled(found))):
             return
         self._read = found
-        self._rules = policy_files.read(self._configuration, self._rules)
-        self._read = self._rules.marks
-        policy_files.note(self._rules, None)
+        rules = policy_files.read(self._configuration, self._decisions.rules)
+        self._decisions, self._read = _PolicyDecisions.by(rules), rules.marks
+        policy_files.note(rules, None)
 
 
 def _credentials(caller: Caller) -> dict[str, Any]:

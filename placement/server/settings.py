@@ -18,7 +18,7 @@ from placement.engine.domain.errors import PlacementError
 from placement.http.policy_files import is_set
 from placement.http.worker.lanes import WorkerLimits
 from placement.http.worker.tls import Tls, TlsFiles
-from placement.server import configuration_files, schema
+from placement.server import configuration_files, log_lines, schema
 from placement.server.options import GROUPS
 from placement.storage.backends.backend import has_accounts
 from placement.storage.database import Database
@@ -245,6 +245,7 @@ def start_logging(settings: cfg.ConfigOpts) -> None:
     """Set up logging as configured, and log what is configured."""
     log.set_defaults(default_log_levels=[*log.get_default_log_levels(), *_QUIET])
     log.setup(settings, "placement")
+    log_lines.shorten(settings)
     verbosity = settings.placement_database.connection_debug
     if verbosity >= _SHOW_STATEMENTS:
         logging.getLogger("sqlalchemy.engine").setLevel(

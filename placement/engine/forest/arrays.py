@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +28,19 @@ _RECENT = 4096
 _FEW = 8
 # So that a stream of rows is never in memory as a whole as Python objects.
 ROWS_AT_ONCE = 20_000
+
+
+Shared = TypeVar("Shared")
+
+
+def twin_of(thing: Shared) -> Shared:
+    """Return another object with the members of this one, which has no slots.
+
+    `copy.copy` asks the protocol of pickling first, and a changed forest is some twenty objects.
+    """
+    twin = object.__new__(type(thing))
+    vars(twin).update(vars(thing))
+    return twin
 
 
 def table_of(rows: Iterable[Sequence[int]], width: int) -> Amounts:
@@ -85,7 +97,7 @@ class Columns:
     def frozen(self) -> Self:
         """Return the columns as they are now: they share arrays, which `own` keeps from changing."""
         self.is_shared = True
-        return copy.copy(self)
+        return twin_of(self)
 
     def own(self) -> None:
         """Copy the arrays that snapshots share; to be called before writing."""

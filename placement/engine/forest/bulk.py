@@ -6,7 +6,7 @@ state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -38,8 +38,11 @@ def altered(forest: Forest, providers: Sequence[forest_providers.NumberColumn]) 
     return found
 
 
-def have_ancestors(forest: Forest, states: Iterable[forest_providers.ProviderStates]) -> bool:
+def have_ancestors(forest: Forest, states: Sequence[forest_providers.ProviderStates]) -> bool:
     """Return whether the root and the parent of each provider are known or in one of the states."""
+    if not states:
+        # Most looks bring few providers, as records.
+        return True
     columns = [each.providers for each in states]
     coming = np.concatenate([np.empty(0, np.int64), *(np.asarray(ids) for ids, *_ in columns)])
     above = np.concatenate(

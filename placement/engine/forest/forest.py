@@ -6,14 +6,13 @@ Searches look at a snapshot of it, which does not change when the forest does.
 
 from __future__ import annotations
 
-import copy
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from placement.engine.forest import providers as forest_providers
-from placement.engine.forest.arrays import HUGE, Amounts, IdIndex, Indices, Mask, Rows, table_of
+from placement.engine.forest.arrays import HUGE, Amounts, IdIndex, Indices, Mask, Rows, table_of, twin_of
 from placement.engine.forest.inventories import Draw, InventoryColumn, OfferedColumns
 from placement.engine.forest.memberships import Memberships
 from placement.engine.forest.texts import from_text
@@ -90,7 +89,7 @@ class Forest:
         """
         latest = self._latest_forest
         if latest is None:
-            latest = copy.copy(self)
+            latest = twin_of(self)
             latest.providers = self.providers.frozen()
             latest.traits, latest.aggregates = self.traits.frozen(), self.aggregates.frozen()
             latest.inventories = {
@@ -135,9 +134,11 @@ class Forest:
             return
         self.begin_writing()
         ids = [record.row.id for record in batch]
-        known = zip(batch, self._index.get_all(ids), strict=True)
-        self.insert({record.row.id: record.row.uuid for record, row in known if row < 0})
         rows = self._index.get_all(ids)
+        if min(rows) < 0:
+            known = zip(batch, rows, strict=True)
+            self.insert({record.row.id: record.row.uuid for record, row in known if row < 0})
+            rows = self._index.get_all(ids)
         self.place(
             np.array(rows, np.intp),
             np.array(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -33,7 +32,7 @@ class InventoryColumn:
     def frozen(self, providers: int) -> InventoryColumn:
         """Return the column as it is now, for `providers` rows of the forest: none alters the other."""
         self.reach(providers)
-        twin = copy.copy(self)
+        twin = arrays.twin_of(self)
         twin.entries, twin._entry_of = self.entries.frozen(), self._entry_of.frozen()
         twin.offers = self.offers.frozen()
         return twin

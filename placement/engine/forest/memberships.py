@@ -6,12 +6,11 @@ sets that have it. A condition is decided once per distinct set and then gathere
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from placement.engine.forest.arrays import Columns, Indices, Mask, Rows, column_of
+from placement.engine.forest.arrays import Columns, Indices, Mask, Rows, column_of, twin_of
 
 _EMPTY_SET, _UNKNOWN_SET = 0, -1
 
@@ -35,7 +34,7 @@ class Memberships:
     def frozen(self) -> Memberships:
         """Return a view of the memberships as they are now; it never changes."""
         self._sets_are_shared = True
-        twin = copy.copy(self)
+        twin = twin_of(self)
         twin._numbers = self._numbers.frozen()
         return twin
 
