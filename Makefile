@@ -97,7 +97,7 @@ bench: $(VENV)/.test ## Measure what is asked of the service (ten minutes; BENCH
 bench-full: $(VENV)/.test ## Compare with the incumbent (takes long; BENCH="--data flat:1000" for less)
 	$(BIN)/python -m benchmarks.comparison $(BENCH)
 
-soak: $(VENV)/.test ## Watch the memory of workers under mixed calls for two hours (MINUTES=30 for less)
+soak: $(VENV)/.test ## Watch memory, files, threads, tables and p99 under mixed calls for two hours (MINUTES=30 for less)
 	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES)
 
 screenshots: $(VENV)/.test ## Write pictures of every page to build/screenshots, and of the documents to docs/pictures (needs Chromium)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import random
 import threading
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -22,10 +23,11 @@ _PAGES = ("/ui/", "/ui/consumers", "/ui/changes", "/ui/why?kind=query&query=reso
 
 
 class Client:
-    """A caller on a connection of its own that makes calls of random kinds and counts answers by status."""
+    """A caller on a connection of its own: its calls of random kinds, answers by status, and times."""
 
     def __init__(self, url: str, number: int) -> None:
         self.answers: Counter[int] = Counter()
+        self._milliseconds: list[float] = []
         self._wire = Wire(url)
         self._random = random.Random(number)
         self._names = (f"soak-{number}-{serial}" for serial in itertools.count())
@@ -34,6 +36,11 @@ class Client:
         """Call until stopped."""
         while not stop.is_set():
             KINDS[self._random.choice(kinds)](self)
+
+    def waited(self) -> list[float]:
+        """Return how many milliseconds each call took since this was asked last."""
+        waited, self._milliseconds = self._milliseconds, []
+        return waited
 
     def claims(self) -> None:
         """Claim by query, for a project of its own, read, and release."""
@@ -95,7 +102,9 @@ class Client:
         return f"resources=VCPU:{self._random.randrange(1, 5)},MEMORY_MB:{self._random.randrange(1, 5000)}"
 
     def _call(self, method: str, path: str, body: Any = None, more: Mapping[str, str] | None = None) -> None:
+        started = time.perf_counter()
         self.answers[self._wire.call(method, path, body, more)[0]] += 1
+        self._milliseconds.append((time.perf_counter() - started) * 1000)
 
 
 KINDS: dict[str, Callable[[Client], None]] = {

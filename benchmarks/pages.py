@@ -16,11 +16,10 @@ import os
 import statistics
 import time
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import bulk, data
+from benchmarks.processor_time import milliseconds_of
 from benchmarks.report import print_table
 from benchmarks.wire import Wire
 from tests.browser import chromium, page_of, running_browser
@@ -206,23 +205,13 @@ def _costs(server: RunningServer, wire: Wire, paths: Sequence[str]) -> list[Cost
     found: dict[str, list[Cost]] = {path: [] for path in paths}
     for _ in range(_ROUNDS):
         for path, costs in found.items():
-            before = _computed(server)
+            before = milliseconds_of(server.workers())
             wall = wire.timed("GET", path)[0]
-            costs.append(Cost(_computed(server) - before, wall))
+            costs.append(Cost(milliseconds_of(server.workers()) - before, wall))
     return [
         Cost(statistics.median(each.cpu for each in costs), statistics.median(each.wall for each in costs))
         for costs in found.values()
     ]
-
-
-def _computed(server: RunningServer) -> float:
-    """How long the workers have computed, in milliseconds."""
-    total = 0
-    for pid in server.workers():
-        for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-            with suppress(FileNotFoundError):
-                total += int(file.read_text().split()[0])
-    return total / 1e6
 
 
 def _median(wire: Wire, path: str) -> float:

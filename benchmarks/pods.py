@@ -22,17 +22,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import sqlalchemy as sa
 from tqdm import tqdm
 
-from benchmarks import servers
+from benchmarks import bulk, servers
 from benchmarks.accumulator import CPUS, topology
 from benchmarks.goals import Figures, scaled
 from benchmarks.measure import Throughput, Timing, many
 from benchmarks.report import print_table
 from benchmarks.wire import Wire
 from tests.kubernetes import NUMA_POLICY, node_manifests, pod_manifest
-from tests.probes import is_ready
 from tests.server import RunningServer, database_url, running_service
 
 _CLUSTER = "/ext/v1/clusters/large"
@@ -42,7 +40,6 @@ _NODES_AT_ONCE, _PODS_AT_ONCE = 100, 500
 _CALLS = 300
 _OK, _CREATED = 200, 201
 _VERBS = ("filter", "prioritize")
-_READY_IN_A_ROW, _BETWEEN_PROBES_SECONDS = 20, 0.1
 # Numbers of pods that come later than those that are counted from 0.
 _TOGETHER, _MORE, _SMALL = 10**7, 2 * 10**7, 3 * 10**7
 _FIRST = "the first pod, on a process that knows no node"
@@ -130,27 +127,17 @@ def _cluster(connection: str, nodes: int, pods: int) -> list[Measured]:
 
 @contextmanager
 def _ready_service(connection: str, workers: int) -> Iterator[RunningServer]:
-    """A service whose workers know all providers: before that a proxy sends nobody to them."""
+    """A service whose workers know all providers."""
     with running_service(connection, workers=workers) as server:
-        ready = 0
-        while ready < _READY_IN_A_ROW:
-            # Whichever worker is free answers.
-            ready = ready + 1 if is_ready(server.url) else 0
-            time.sleep(_BETWEEN_PROBES_SECONDS)
+        servers.await_ready(server.url)
         yield server
 
 
 def _bring_in_nodes(connection: str, nodes: int) -> None:
-    """Fill an empty database through a process that ends then.
-
-    The database tidies up after so many new rows, as autovacuum does within a minute or so.
-    """
+    """Fill an empty database through a process that ends then."""
     with running_service(connection, workers=1) as server:
         fill_nodes(server.url, nodes)
-    engine = sa.create_engine(connection, isolation_level="AUTOCOMMIT")
-    with engine.connect() as session:
-        session.exec_driver_sql("VACUUM ANALYZE")
-    engine.dispose()
+    bulk.tidy(connection)
 
 
 def fill_nodes(url: str, count: int) -> None:

@@ -19,10 +19,12 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from benchmarks.ready_made import name_of
+from tests.probes import is_ready
 from tests.server import database_url, free_port, running_service
 
 _INCUMBENT = "openstack-placement==16.0.0"
 _HOME = Path(__file__).parent / ".incumbent"
+_READY_IN_A_ROW, _BETWEEN_PROBES_SECONDS = 20, 0.1
 _CONFIGURATION = """
 [placement_database]
 connection = {connection}
@@ -149,6 +151,15 @@ def _installed_incumbent() -> Path:
         packages = [_INCUMBENT, "gunicorn", "psycopg2-binary", "PyMySQL"]
         subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
     return python
+
+
+def await_ready(url: str) -> None:
+    """Wait until all workers behind this URL know all providers: before that a proxy sends nobody to them."""
+    ready = 0
+    while ready < _READY_IN_A_ROW:
+        # Whichever worker is free answers.
+        ready = ready + 1 if is_ready(url) else 0
+        time.sleep(_BETWEEN_PROBES_SECONDS)
 
 
 def _await(url: str, process: subprocess.Popen[bytes]) -> None:

@@ -23,12 +23,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import sqlalchemy as sa
-
 from benchmarks.goals import Figures, scaled
+from benchmarks.processor_time import ProcessorTime
 from benchmarks.report import print_table
-from benchmarks.servers import children_of
-from placement.storage.database import Database
 from tests.api_server import ApiServer, running_api_server
 from tests.server import database_url, running_service
 from tests.synchronizing import ENVIRONMENT, Surroundings, node_manifests, offer_pods, pod_manifest
@@ -37,7 +34,6 @@ from tests.synchronizing import ENVIRONMENT, Surroundings, node_manifests, offer
 _PAGE = 500
 _CLUSTER = "lab"
 _HEADER = ["work", "time", "command", "service", "database", "load", "the command says"]
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
@@ -69,35 +65,22 @@ def _measured(nodes: int, pods: int, workers: int) -> list[list[str]]:
         running_service(connection, workers=workers) as service,
         TemporaryDirectory() as directory,
     ):
+        measured = ProcessorTime(service.process.pid, connection)
         surroundings = Surroundings(api_server, service.url, _CLUSTER, Path(directory))
         for name in ("first list", "restart, nothing changed", "restart once more"):
-            before = _spent(service.process.pid, connection)
+            before = _spent(measured)
             took, said = _once(surroundings)
-            spent = [
-                f"{now - then:.1f} s"
-                for now, then in zip(_spent(service.process.pid, connection), before, strict=True)
-            ]
+            spent = [f"{now - then:.1f} s" for now, then in zip(_spent(measured), before, strict=True)]
             rows.append([name, f"{took:.1f} s", *spent, f"{os.getloadavg()[0]:.1f}", said])
         if nodes != len(surroundings.nodes()):
             raise RuntimeError("not all nodes came in")
     return rows
 
 
-def _spent(service: int, connection: str) -> tuple[float, float, float]:
+def _spent(service: ProcessorTime) -> tuple[float, float, float]:
     """Seconds of processor time of commands, of the service and of its sessions in the database."""
-    commands = resource.getrusage(resource.RUSAGE_CHILDREN)
-    database = Database(connection)
-    with database.read() as reading:
-        pids = reading.execute(sa.text("SELECT pid FROM pg_stat_activity WHERE datname = current_database()"))
-        sessions = sum(map(_seconds_of, pids.scalars()))
-    database.dispose()
-    workers = sum(map(_seconds_of, children_of(service)))
-    return commands.ru_utime + commands.ru_stime, workers, sessions
-
-
-def _seconds_of(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+    commands, taken = resource.getrusage(resource.RUSAGE_CHILDREN), service.taken()
+    return commands.ru_utime + commands.ru_stime, taken.workers / 1000, taken.sessions / 1000
 
 
 def _once(surroundings: Surroundings) -> tuple[float, str]:

@@ -1,4 +1,4 @@
-"""Behind plain gunicorn the application bounds bodies and callers by itself."""
+"""Behind plain gunicorn and behind granian the application bounds bodies and callers by itself."""
 
 from __future__ import annotations
 
@@ -18,14 +18,26 @@ from tests.server import await_answer, database_url, free_port
 JSON, CHUNKED = "Content-Type: application/json", "Transfer-Encoding: chunked"
 
 
-@pytest.fixture(scope="module")
-def hosted() -> Iterator[str]:
-    """The service behind gunicorn's own threads."""
+SERVERS = {
+    "gthread": (
+        *("-m", "gunicorn", "-k", "gthread", "--threads", "4", "--no-control-socket"),
+        *("--log-level", "critical", "-b", "127.0.0.1:{port}"),
+    ),
+    "granian": (
+        *("-m", "granian", "--interface", "wsgi", "--blocking-threads", "4"),
+        *("--no-ws", "--log-level", "critical", "--port", "{port}"),
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def hosted(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The service behind the threads of another server."""
     port = free_port()
-    command = [sys.executable, "-m", "gunicorn", "-k", "gthread", "--threads", "4", "--no-control-socket"]
+    arguments = [each.format(port=port) for each in SERVERS[request.param]]
     with database_url("sqlite") as connection:
         process = subprocess.Popen(
-            [*command, "-b", f"127.0.0.1:{port}", "--log-level", "critical", "placement.wsgi:application"],
+            [sys.executable, *arguments, "placement.wsgi:application"],
             cwd=Path(__file__).resolve().parents[1],
             env={
                 **os.environ,
@@ -39,7 +51,7 @@ def hosted() -> Iterator[str]:
             await_answer(f"http://127.0.0.1:{port}")
             yield f"http://127.0.0.1:{port}"
         finally:
-            process.send_signal(signal.SIGQUIT)
+            process.send_signal(signal.SIGINT)
             process.wait(60)
 
 

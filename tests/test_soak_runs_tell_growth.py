@@ -1,4 +1,4 @@
-"""A soak run calls a growing worker growing and a flat one flat; a short run has no verdict."""
+"""A soak run calls what grows growing and what is flat flat; a short run has no verdict."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.soak import MOST_GROWTH, slope, verdict
+from benchmarks.soak import MOST_GROWTH, MOST_SLOWER, slope, slower, verdict
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -45,12 +45,25 @@ def test_a_short_run_has_no_verdict():
     assert verdict(points(600, minutes=14), 10) == ("too short to tell, 4 of 5 lines after 10 minutes", False)
 
 
+@pytest.mark.parametrize(("times", "growing"), [(MOST_SLOWER - 0.1, False), (MOST_SLOWER + 0.1, True)])
+def test_calls_that_take_longer_in_the_end_are_growing(times: float, growing: bool):
+    waited = [(minute, 10 * (times if minute > 40 else 1)) for minute in range(60)]
+    sentence, found = slower(waited, 10)
+    assert found is growing
+    assert sentence.endswith("GROWING (bound 1.5 times)" if growing else "flat (bound 1.5 times)")
+
+
+def test_a_busy_minute_is_no_growth():
+    waited = [(minute, 500.0 if minute in (57, 58) else 10.0) for minute in range(60)]
+    assert slower(waited, 10)[1] is False
+
+
 def test_a_run_of_seconds_works():
     command = [sys.executable, "-m", "benchmarks.soak", "--minutes", "0.05", "--database", "sqlite"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert sum("audit_records +" in line for line in lines) > 0
-    assert [line.partition(": ")[2] for line in lines[-2:]] == [
-        "too short to tell, 0 of 5 lines after 10 minutes"
-    ] * 2
+    found = dict(line.split(": ") for line in lines[-6:])
+    assert [name.split()[0] for name in found] == ["worker", "worker", "files", "threads", "rows", "p99"]
+    assert set(found.values()) == {"too short to tell, 0 of 5 lines after 10 minutes"}

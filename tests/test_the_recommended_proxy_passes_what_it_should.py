@@ -107,22 +107,33 @@ def test_reads_and_writes_pass(session):
     assert chunked.status_code == 200
 
 
+@pytest.mark.parametrize("line", ["GET", "G\0T / HTTP/1.1", "GET /\0 HTTP/1.1", "\x16\x03\x01"])
+def test_what_is_no_request_is_refused(session, line: str):
+    answer = raw(session[0], f"{line}\r\n\r\n".encode())
+    assert answer.startswith(b"HTTP/1.1 400") or answer.startswith(b'{"errors"'), answer[:200]
+
+
 @pytest.mark.parametrize("path", ["/metrics", "/livez", "/readyz", "/healthcheck"])
 def test_what_is_for_who_watches_does_not_pass(session, path: str):
     url, client = session
     assert client.get(f"{url}{path}", timeout=60).status_code == 404
 
 
+def raw(url: str, sent: bytes) -> bytes:
+    """What the proxy answers to these bytes, until it closes."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    address = ("127.0.0.1", int(url.rpartition(":")[2]))
+    with socket.create_connection(address, timeout=60) as plain, context.wrap_socket(plain) as wire:
+        wire.sendall(sent)
+        return b"".join(iter(lambda: wire.recv(65536), b""))
+
+
 @pytest.mark.parametrize("host", ["", "Host: placement.example.org:8443\r\n"])
 def test_a_client_of_http_1_0_may_name_no_host(session, host: str):
-    url, _ = session
-    port = int(url.rpartition(":")[2])
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as plain:
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        with context.wrap_socket(plain) as wire:
-            wire.sendall(f"GET /resource_providers HTTP/1.0\r\nX-Auth-Token: admin\r\n{host}\r\n".encode())
-            answer = b"".join(iter(lambda: wire.recv(65536), b""))
+    answer = raw(
+        session[0], f"GET /resource_providers HTTP/1.0\r\nX-Auth-Token: admin\r\n{host}\r\n".encode()
+    )
     assert answer.startswith(b"HTTP/1.1 200"), answer[:200]
 
 
