@@ -6,10 +6,9 @@ import json
 import os
 import re
 import sqlite3
-import threading
 from array import array
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,11 @@ from sqlalchemy.dialects import sqlite
 
 from placement.engine.domain import request_scope
 from placement.engine.forest.providers import NumberColumn
-from placement.storage import failures, records, tables
-from placement.storage.backends.backend import HISTORY_KEY, Backend
+from placement.storage import failures, records
+from placement.storage.backends import sqlite_claims
+from placement.storage.backends.backend import HISTORY_KEY, Backend, SingleWrite
+from placement.storage.backends.sqlite_turn import WriterTurn
+from placement.storage.claim_rows import NewClaims
 from placement.storage.failures import Diagnosis, OutcomeUnknown
 from placement.storage.tables import Revision
 
@@ -85,11 +87,11 @@ _REPLACED = (
     "The file of the database was removed or replaced while committing; the change may or may not be stored. "
     "Repeating the same request settles it."
 )
-_counter = tables.change_counter
 _IDS: Any = sa.bindparam("ids", expanding=True)
 _RECORDS = records.everything_about(lambda column: column.in_(_IDS))
 _NODE_PARTS = records.together(lambda column: column.in_(_IDS), sa.bindparam("cluster", type_=sa.Integer))
-_NEXT_STAMP = sa.update(_counter).values(value=_counter.c.value + 1).returning(_counter.c.value)
+# SQLite's own names are not files.
+_SPECIAL = (":memory:", "file:")
 
 
 class FileLookout:
@@ -122,7 +124,7 @@ class SQLite(Backend):
     name = "sqlite"
     is_embedded = True
     alters_by_copying = True
-    has_claim_statement = False
+    has_pod_statement = False
     stamp = sa.bindparam("stamp", type_=Revision())
     stamp_text = ":stamp"
     horizon = _HORIZON
@@ -135,8 +137,7 @@ class SQLite(Backend):
         self._url = url
         self.where = f"file {url.database}"
         self._durable = durable
-        # Queueing the threads of this process here is fair and cheap, while SQLite's own busy handler polls.
-        self._turn = threading.Lock()
+        self._turn = WriterTurn(self._file)
 
     # -- connections --------------------------------------------------------------------------------
 
@@ -155,6 +156,11 @@ class SQLite(Backend):
         for pragma in ("journal_mode=WAL", f"synchronous={synchronous}", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}")
         return found
+
+    @property
+    def _file(self) -> Path | None:
+        name = self._url.database
+        return Path(name) if name and not name.startswith(_SPECIAL) else None
 
     def _identity(self) -> str:
         """Return which file is at the database's place. Raises an error of the driver if there is none."""
@@ -180,13 +186,11 @@ class SQLite(Backend):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Let one writer of this process in at a time. Raises TryAgain."""
-        if not self._turn.acquire(timeout=request_scope.remaining(_BUSY_SECONDS)):
-            raise failures.LOCKED.raised()
-        try:
+        """Let writers in one after another, in order of arrival. Raises TryAgain."""
+        with self._turn.taken(request_scope.remaining(_BUSY_SECONDS)) as is_taken:
+            if not is_taken:
+                raise failures.LOCKED.raised()
             yield
-        finally:
-            self._turn.release()
 
     def begin_write(self, connection: sa.Connection) -> str:
         """Return the beginning, waiting for writers of other processes no longer than the request has."""
@@ -241,7 +245,19 @@ class SQLite(Backend):
 
     def stamp_parameters(self, connection: sa.Connection) -> Mapping[str, int]:
         """Take the next number of the counter."""
-        return {"stamp": int(connection.execute(_NEXT_STAMP).scalar_one())}
+        return {"stamp": int(connection.exec_driver_sql(sqlite_claims.NEXT_STAMP).scalar_one())}
+
+    def claim_at_once(
+        self, single_write: Callable[[], AbstractContextManager[SingleWrite]], claims: NewClaims
+    ) -> bool:
+        with single_write() as write:
+            try:
+                return sqlite_claims.claim(write, self.begin_write(write.connection), claims)
+            except sqlite3.Error as error:
+                # SQLAlchemy sees only the errors of statements that went through it.
+                if self.stays_broken(error):
+                    write.connection.invalidate()
+                raise
 
     @staticmethod
     def insert_or_ignore(table: sa.Table) -> Any:
@@ -294,8 +310,8 @@ class SQLite(Backend):
             return
         path = Path(self._url.database)
         path.parent.mkdir(parents=True, exist_ok=True)
-        # SQLite reports a file that cannot be created, and its own special names are not files.
+        # SQLite reports a file that cannot be created.
         with suppress(OSError):
-            if not self._url.database.startswith((":memory:", "file:")):
+            if self._file:
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         sqlite3.connect(path).close()
