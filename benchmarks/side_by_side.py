@@ -32,6 +32,7 @@ from benchmarks.measure import Timing
 from benchmarks.pods import fill_nodes, fill_pods, tasks
 from benchmarks.queries import QUERIES
 from benchmarks.report import print_table
+from benchmarks.servers import Measured
 from benchmarks.wire import Wire
 
 _HERE = Path(__file__).resolve().parents[1]
@@ -41,7 +42,7 @@ _HEADINGS = ["work", "the other, p50", "this one, p50", "the other / this one", 
 # Runs in the other checkout, with its benchmarks, tests and service.
 _SERVE = """
 import os, sys
-root, kind, count, database = sys.argv[1:]
+root, kind, count, database, workers = sys.argv[1:]
 os.chdir(root)
 sys.path.insert(0, root)
 from benchmarks import bulk, data
@@ -49,8 +50,8 @@ from tests.server import database_url, running_service
 with database_url(database) as connection:
     if kind != "pods" and database == "postgresql":
         bulk.fill(connection, data.KINDS[kind](int(count)))
-    with running_service(connection, workers=1) as server:
-        print(server.url, flush=True)
+    with running_service(connection, workers=int(workers)) as server:
+        print(server.url, server.process.pid, flush=True)
         sys.stdin.read()
 """
 
@@ -87,8 +88,8 @@ def _measured(given: argparse.Namespace, kind: str, count: str) -> dict[str, lis
     """Return what each work took in the other checkout and in this one."""
     with ExitStack() as stack:
         data = [kind, count, given.database]
-        other = _served((given.other or _HERE).resolve(), data, audits=not given.audit)
-        urls = [stack.enter_context(each) for each in (other, _served(_HERE, data))]
+        other = served((given.other or _HERE).resolve(), data, audits=not given.audit)
+        urls = [stack.enter_context(each).url for each in (other, served(_HERE, data))]
         if kind == "pods":
             return dict(_pods(urls, int(count), only_writes=given.audit))
         if given.database == "sqlite":
@@ -99,19 +100,19 @@ def _measured(given: argparse.Namespace, kind: str, count: str) -> dict[str, lis
 
 
 @contextmanager
-def _served(root: Path, data: list[str], *, audits: bool = True) -> Iterator[str]:
-    """The URL of a service of that checkout with `data`: kind, number of hosts and database."""
-    command = [sys.executable, "-c", _SERVE, str(root), *data]
+def served(root: Path, data: list[str], *, workers: int = 1, audits: bool = True) -> Iterator[Measured]:
+    """A service of that checkout with `data`: kind, number of hosts and database."""
+    command = [sys.executable, "-c", _SERVE, str(root), *data, str(workers)]
     pipe = subprocess.PIPE
     environment = os.environ if audits else {**os.environ, "OS_AUDIT__ENABLED": "false"}
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        url = process.stdout.readline().strip()
-        if not url:
+        line = process.stdout.readline().split()
+        if not line:
             raise SystemExit(f"{root} does not serve")
-        yield url
+        yield Measured(str(root), line[0], int(line[1]))
     finally:
         process.stdin.close()
         process.wait()

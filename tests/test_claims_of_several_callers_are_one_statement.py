@@ -18,7 +18,6 @@ from placement.storage.failures import OutcomeUnknown
 from tests.client import Client
 from tests.crowds import Crowd, names, raising, recorded, statuses
 
-pytestmark = pytest.mark.parametrize("connection_url", ["postgresql"], indirect=True)
 
 
 class Callers(Crowd):
@@ -140,6 +139,7 @@ CREATE TRIGGER end_many AFTER INSERT ON consumers REFERENCING NEW TABLE AS fresh
 """
 
 
+@pytest.mark.parametrize("connection_url", ["postgresql"], indirect=True)
 def test_a_slow_common_statement_refuses_no_claim(api, callers, database):
     """The server ends the statement of many as it ends one that takes longer than its second."""
     with database.engine.connect() as connection:
