@@ -90,8 +90,7 @@ _REPLACED = (
 _IDS: Any = sa.bindparam("ids", expanding=True)
 _RECORDS = records.everything_about(lambda column: column.in_(_IDS))
 _NODE_PARTS = records.together(lambda column: column.in_(_IDS), sa.bindparam("cluster", type_=sa.Integer))
-# SQLite's own names are not files.
-_SPECIAL = (":memory:", "file:")
+_IN_MEMORY = (None, "", ":memory:")
 
 
 class FileLookout:
@@ -137,6 +136,8 @@ class SQLite(Backend):
         self._url = url
         self.where = f"file {url.database}"
         self._durable = durable
+        # Other processes do not have a database in memory.
+        self._file = None if url.database in _IN_MEMORY else Path(str(url.database))
         self._turn = WriterTurn(self._file)
 
     # -- connections --------------------------------------------------------------------------------
@@ -157,17 +158,12 @@ class SQLite(Backend):
             connection.execute(f"PRAGMA {pragma}")
         return found
 
-    @property
-    def _file(self) -> Path | None:
-        name = self._url.database
-        return Path(name) if name and not name.startswith(_SPECIAL) else None
-
     def _identity(self) -> str:
         """Return which file is at the database's place. Raises an error of the driver if there is none."""
-        if not self._url.database:
+        if self._file is None:
             return "memory"
         try:
-            found = Path(self._url.database).stat()
+            found = self._file.stat()
         except OSError as error:
             raise sqlite3.OperationalError(f"unable to open database file: {error}") from None
         return f"{found.st_dev}/{found.st_ino}"
@@ -213,8 +209,8 @@ class SQLite(Backend):
 
     def is_writable(self, connection: sa.Connection) -> bool:
         """Return whether the file and its directory, for the log beside it, may be written to."""
-        file = self._url.database
-        return not file or all(os.access(path, os.W_OK) for path in (file, Path(file).parent))
+        file = self._file
+        return file is None or all(os.access(path, os.W_OK) for path in (file, file.parent))
 
     # -- errors of the driver -----------------------------------------------------------------------
 
@@ -299,19 +295,18 @@ class SQLite(Backend):
     # -- life ---------------------------------------------------------------------------------------
 
     def exists(self) -> bool:
-        return not self._url.database or Path(self._url.database).exists()
+        return self._file is None or self._file.exists()
 
     def create(self) -> None:
         """Make an empty database that only its owner can read, and its directories, unless there is one.
 
         SQLite gives the files beside it the same mode.
         """
-        if not self._url.database:
+        if self._file is None:
             return
-        path = Path(self._url.database)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # SQLite reports a file that cannot be created.
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        # SQLite reports a file that cannot be created, and its own special names are not files.
         with suppress(OSError):
-            if self._file:
-                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        sqlite3.connect(path).close()
+            if not str(self._file).startswith("file:"):
+                os.close(os.open(self._file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        sqlite3.connect(self._file).close()
