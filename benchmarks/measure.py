@@ -138,16 +138,22 @@ def claims(server: Measured, hosts: int, clients: int, seconds: float) -> Throug
     return many(server.url, clients, seconds, work)
 
 
-def search_and_claim(server: Measured, query: str, clients: int, seconds: float) -> Throughput:
-    """Ask for candidates, claim one of them at random."""
+def search_and_claim(
+    server: Measured, query: str, clients: int, seconds: float, timing: Timing | None = None
+) -> Throughput:
+    """Ask for candidates, claim one of them at random; `timing` gets how long both took together."""
 
     def work(wire: Wire, chance: random.Random) -> bool:
+        started = time.perf_counter()
         status, content = wire.call("GET", f"/allocation_candidates?{query}")
         found = json.loads(content)["allocation_requests"] if status == 200 else []
         if not found:
             return False
         body = {**claim_body({}), "allocations": chance.choice(found)["allocations"]}
-        return wire.call("PUT", f"/allocations/{uuid.uuid4()}", body)[0] == 204
+        status, _ = wire.call("PUT", f"/allocations/{uuid.uuid4()}", body)
+        if timing is not None:
+            timing.milliseconds.append((time.perf_counter() - started) * 1000)
+        return status == 204
 
     return many(server.url, clients, seconds, work)
 

@@ -48,6 +48,10 @@ class Measured:
         pids = [self.master, *children_of(self.master)]
         return sum(_resident(pid) for pid in pids) / 1024
 
+    def cpu_seconds(self) -> float:
+        """Processor time of its workers so far."""
+        return sum(_cpu_seconds(pid) for pid in children_of(self.master))
+
     def largest_worker_megabytes(self) -> float:
         """Resident memory of the largest worker."""
         return max(_resident(pid) for pid in children_of(self.master)) / 1024
@@ -56,6 +60,11 @@ class Measured:
 def children_of(pid: int) -> list[int]:
     """The processes that a process has started."""
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _cpu_seconds(pid: int) -> float:
+    counted = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(each.read_text().split()[0]) for each in counted) / 1e9
 
 
 def _resident(pid: int) -> int:

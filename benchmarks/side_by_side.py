@@ -66,7 +66,7 @@ Ask = Callable[[Wire], float]
 # Runs in the other checkout, with its benchmarks, tests and service.
 _SERVE = """
 import json, os, sys
-root, kind, count, database = sys.argv[1:]
+root, kind, count, database, workers = sys.argv[1:]
 os.chdir(root)
 sys.path.insert(0, root)
 from benchmarks import bulk, data
@@ -74,7 +74,7 @@ from tests.server import database_url, running_service
 with database_url(database) as connection:
     if kind != "pods" and database == "postgresql":
         bulk.fill(connection, data.KINDS[kind](int(count)))
-    with running_service(connection, workers=1) as server:
+    with running_service(connection, workers=int(workers)) as server:
         print(json.dumps([server.url, server.process.pid, connection]), flush=True)
         sys.stdin.read()
 """
@@ -104,7 +104,7 @@ class Service:
     """A running service: its URL, its connection, and what its processes have computed."""
 
     def __init__(self, url: str, master: int, connection: str) -> None:
-        self.url, self.connection = url, connection
+        self.url, self.master, self.connection = url, master, connection
         self.wire, self.processor_time = Wire(url), ProcessorTime(master, connection)
 
 
@@ -141,8 +141,8 @@ def _measured(given: argparse.Namespace, kind: str, count: str) -> dict[str, lis
     """Return what each work cost in the other checkout and in this one."""
     with ExitStack() as stack:
         data = [kind, count, given.database]
-        other = _served((given.other or _HERE).resolve(), data, audits=not given.audit)
-        services = [stack.enter_context(each) for each in (other, _served(_HERE, data))]
+        other = served((given.other or _HERE).resolve(), data, audits=not given.audit)
+        services = [stack.enter_context(each) for each in (other, served(_HERE, data))]
         _fill(services, kind, int(count), given.database)
         for service in services:
             bulk.tidy(service.connection)
@@ -166,9 +166,9 @@ def _fill(services: Sequence[Service], kind: str, count: int, database: str) -> 
 
 
 @contextmanager
-def _served(root: Path, data: list[str], *, audits: bool = True) -> Iterator[Service]:
+def served(root: Path, data: list[str], *, workers: int = 1, audits: bool = True) -> Iterator[Service]:
     """A service of that checkout with `data`: kind, number of hosts and database."""
-    command = [sys.executable, "-c", _SERVE, str(root), *data]
+    command = [sys.executable, "-c", _SERVE, str(root), *data, str(workers)]
     pipe = subprocess.PIPE
     environment = os.environ if audits else {**os.environ, "OS_AUDIT__ENABLED": "false"}
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)

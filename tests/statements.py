@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,23 +28,24 @@ RECORD = Path(__file__).with_name("statement_counts.json")
 _CLUSTER = "/ext/v1/clusters/edge"
 _RACK = "0a000000-0000-4000-8000-000000000001"
 TRANSACTION = ("BEGIN", "COMMIT", "ROLLBACK")
+_SETTINGS = ("PRAGMA JOURNAL_MODE", "PRAGMA SYNCHRONOUS", "PRAGMA FOREIGN_KEYS")
 
 Call = tuple[str, str, Callable[[], Any]]
 """Method, path, body."""
 
 
 class Counter:
-    """Counts what goes to the database of an engine that has not connected yet, transaction control aside."""
+    """Counts what goes to the database of an engine that has not connected yet, transaction control aside.
+
+    What bypasses SQLAlchemy counts, too. The settings of a new connection do not.
+    """
 
     def __init__(self, engine: sa.Engine) -> None:
         self.count = 0
         if engine.dialect.name == "postgresql":
-            # What bypasses SQLAlchemy counts, too.
             sa.event.listen(engine, "connect", self._watch)
         else:
-            sa.event.listen(
-                engine, "before_cursor_execute", lambda _connection, _cursor, text, *_: self._seen(text)
-            )
+            sa.event.listen(engine, "do_connect", self._watch_file)
 
     def _watch(self, connection: Any, _record: Any) -> None:
         seen = self._seen
@@ -55,8 +57,29 @@ class Counter:
 
         connection.cursor_factory = Watched
 
+    def _watch_file(self, _dialect: Any, _record: Any, _arguments: Any, options: dict[str, Any]) -> None:
+        seen = self._seen
+
+        class Cursor(sqlite3.Cursor):
+            def execute(self, statement: str, *parameters: Any) -> Any:
+                seen(statement)
+                return super().execute(statement, *parameters)
+
+            def executemany(self, statement: str, *parameters: Any) -> Any:
+                seen(statement)
+                return super().executemany(statement, *parameters)
+
+        class Watched(sqlite3.Connection):
+            def cursor(self, *_: Any) -> Any:
+                return super().cursor(Cursor)
+
+            def execute(self, statement: str, *parameters: Any) -> Any:
+                return self.cursor().execute(statement, *parameters)
+
+        options["factory"] = Watched
+
     def _seen(self, statement: str) -> None:
-        if not statement.lstrip().upper().startswith(TRANSACTION):
+        if not statement.lstrip().upper().startswith((*TRANSACTION, *_SETTINGS)):
             self.count += 1
 
 
@@ -86,7 +109,8 @@ class Scene:
         self.leaf = api.provider("leaf", self.child)
         self.holder, self.new = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
         self.many = [str(uuid.UUID(int=number)) for number in range(100, 150)]
-        api.claim({self.root: {"VCPU": 1}, self.child: {"VGPU": 1}}, self.holder)
+        for generation in (None, 1):
+            api.claim({self.root: {"VCPU": 1}, self.child: {"VGPU": 1}}, self.holder, generation=generation)
         api.join(self.leaf, _RACK)
         for name in ("CUSTOM_A", "CUSTOM_IDLE"):
             api.put(f"/traits/{name}")

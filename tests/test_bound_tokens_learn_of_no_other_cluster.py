@@ -442,7 +442,6 @@ def test_callers_who_see_something_else_are_not_served_together(
         return alone()
 
     monkeypatch.setattr(best_fit._coalescer, "ask", asked)
-    monkeypatch.setattr(type(best_fit._claims), "can_put_new", True)
     claim = {**OWNER, "consumer_uuid": UNKNOWN, "query": "cluster=edge&resources=PCPU:40000"}
     for token in (SERVICE, OPERATOR, SERVICE):
         assert whole.api.as_(token).post("/ext/v1/claims", claim).status_code == 409

@@ -26,7 +26,6 @@ from tests.client import Client, code
 from tests.crowds import Crowd, names, raising, recorded, statuses
 from tests.patience import PATIENCE_SECONDS
 
-pytestmark = pytest.mark.parametrize("connection_url", ["postgresql"], indirect=True)
 OWNER = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
 
 

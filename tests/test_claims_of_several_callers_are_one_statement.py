@@ -7,18 +7,19 @@ from functools import partial
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from flask import Flask
 from werkzeug.test import TestResponse
 
 from placement.allocations.claims import Claims
 from placement.allocations.new_claims import NewClaimWriter
+from placement.engine.domain import request_scope
 from placement.engine.domain.errors import Unavailable
 from placement.http.registry import registry_of
+from placement.storage import tables
 from placement.storage.failures import OutcomeUnknown
 from tests.client import Client
 from tests.crowds import Crowd, names, raising, recorded, statuses
-
-pytestmark = pytest.mark.parametrize("connection_url", ["postgresql"], indirect=True)
 
 
 class Callers(Crowd):
@@ -140,6 +141,7 @@ CREATE TRIGGER end_many AFTER INSERT ON consumers REFERENCING NEW TABLE AS fresh
 """
 
 
+@pytest.mark.parametrize("connection_url", ["postgresql"], indirect=True)
 def test_a_slow_common_statement_refuses_no_claim(api, callers, database):
     """The server ends the statement of many as it ends one that takes longer than its second."""
     with database.engine.connect() as connection:
@@ -156,6 +158,27 @@ def test_each_claim_raises_the_generation_of_its_providers(api, callers):
     assert statuses(callers.claim_at_once(one_of_each(hosts, 5))) == [204] * 5
     assert callers.written == [(4, True)]
     assert [generation(api, host) for host in hosts] == [before[0] + 3, before[1] + 2]
+
+
+def test_claims_are_written_in_order_of_arrival(api, callers, database):
+    host = api.provider("host", VCPU=8)
+    wanted = one_of_each([host], 8)
+    assert statuses(callers.claim_at_once(wanted)) == [204] * 8
+    assert callers.written == [(7, True)]
+    records = tables.audit_records.c
+    in_order = sa.select(records.target).where(records.kind == "allocations").order_by(records.id)
+    with database.read() as connection:
+        assert list(connection.execute(in_order).scalars()) == [name for name, _ in wanted]
+
+
+def test_a_caller_with_little_time_waits_for_no_other(application, api, monkeypatch):
+    """Who works for many has a second, however little the others have."""
+    writer = registry_of(application)[Claims]._new_claims
+    monkeypatch.setattr(writer._coalescer, "ask", raising(Unavailable("it waits")))
+    host = api.provider("host", VCPU=8)
+    remaining = request_scope.remaining
+    monkeypatch.setattr(request_scope, "remaining", lambda at_most=2.0: min(1.0, remaining(at_most)))
+    assert api.claim({host: {"VCPU": 1}}).status_code == 204
 
 
 def generation(api: Client, provider: str) -> int:

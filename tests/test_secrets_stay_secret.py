@@ -227,6 +227,9 @@ def test_a_password_on_the_command_line_is_warned_about(tmp_path: Path):
 # -- files -----------------------------------------------------------------------------------------------
 
 
+_FILE_ENDINGS = ("", "-wal", "-shm", "-queue", "-turn")
+
+
 def test_sqlite_files_are_their_owners(tmp_path: Path):
     before = os.umask(0)
     try:
@@ -239,7 +242,7 @@ def test_sqlite_files_are_their_owners(tmp_path: Path):
         database.dispose()
     finally:
         os.umask(before)
-    assert found == dict.fromkeys((f"placement.sqlite{end}" for end in ("", "-wal", "-shm")), 0o600)
+    assert found == dict.fromkeys((f"placement.sqlite{end}" for end in _FILE_ENDINGS), 0o600)
 
 
 def test_options_with_secrets_are_masked():

@@ -249,7 +249,7 @@ class BestFit:
         claim_query = application.claim_query
         # A claim that says more, as a member of many may, is served by itself.
         is_plain = application == ClaimApplication(application.claimant, claim_query)
-        if is_plain and self._claims.can_put_new:
+        if is_plain:
             # One caller searches for all and sees what it may see itself, so the scope is in the key.
             key = claim_query.query.identity, claim_query.options, request_scope.visible_clusters()
             outcome = self._coalescer.ask(key, (application, initiator()), alone)

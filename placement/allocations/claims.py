@@ -1,7 +1,7 @@
 """Claims: the replacement of all that consumers hold, or of nothing.
 
-Consumers that must be new, the usual case, are written by one statement (new_claims); all others by the steps
-of a replacement (replacement).
+Consumers that must be new, the usual case, are written at once (new_claims); all others by the steps of a
+replacement (replacement).
 Source: placement-api.md, "Allocations of a provider", "Allocations of a consumer".
 """
 
@@ -52,8 +52,7 @@ class Claims:
         self._database = database
         self._attributes = attributes
         self._class_ids = ClassIds(database.history)
-        # Only some databases have the statement.
-        self._new_claims = NewClaimWriter(database) if database.backend.has_claim_statement else None
+        self._new_claims = NewClaimWriter(database)
 
     def put(
         self,
@@ -79,11 +78,6 @@ class Claims:
         if is_counted:
             CLAIMS.labels("consumer", "won").inc()
 
-    @property
-    def can_put_new(self) -> bool:
-        """Return whether `put_new` can ever write anything on this database."""
-        return self._new_claims is not None
-
     def put_new(self, claims: Sequence[ConsumerClaim], initiators: Sequence[Initiator]) -> bool:
         """Write the claims of consumers that must be new, each for a caller of its own.
 
@@ -92,21 +86,21 @@ class Claims:
         """
         writer = self._new_claims
         self._attributes.register(attributes_of(claims))
-        is_written = writer is not None and writer.takes(claims) and writer.write(claims, initiators)
+        is_written = writer.takes(claims) and writer.write(claims, initiators)
         if is_written:
             CLAIMS.labels("consumer", "won").inc(len(claims))
         return is_written
 
     def _put(self, claims: Sequence[ConsumerClaim], names_consumer: bool, terms: ClaimTerms | None) -> None:
         attributes = attributes_of(claims)
-        writer = self._new_claims if terms is None else None
+        writer = self._new_claims
 
         def write_new() -> bool:
             # Repeated where nothing was sent; what was sent and has an unknown outcome may be written.
             self._attributes.register(attributes)
-            return writer is not None and writer.takes(claims) and writer.write_request(claims)
+            return writer.write_request(claims)
 
-        if retry(self._database, write_new):
+        if terms is None and writer.takes(claims) and retry(self._database, write_new):
             return
 
         def work(transaction: Transaction) -> None:

@@ -1,7 +1,7 @@
-"""Claims of consumers that must be new, the usual case: one statement decides on them and writes them.
+"""Claims of consumers that must be new, the usual case: the database decides on them and writes them at once.
 
-Claims of callers that come at one time share a statement. Where it writes nothing, the steps of a replacement
-find out why. Only some databases have the statement (`Backend.claim_at_once`).
+Claims of callers that come at one time are one write (`Backend.claim_at_once`). Where nothing is written, the
+steps of a replacement find out why.
 """
 
 from __future__ import annotations
@@ -22,37 +22,38 @@ from placement.storage.claim_rows import ClaimRecord, InventoryAmount, NewClaims
 from placement.storage.database import Database
 from placement.storage.failures import OutcomeUnknown, TryAgain, Unreachable
 
-# The most claims that one statement writes, and how long they wait for it.
+# The most claims that are one write, and how long they wait for the one before.
 _MOST_AT_ONCE = 32
 _PATIENCE_SECONDS = 0.01
-# If the statement takes longer, as it waits for a lock, each caller sends its own.
+# If the write takes longer, as it waits for a lock, each caller makes its own.
 _COMMON_SECONDS = 1.0
+# A file has one writer at a time, so it would be in vain to begin before the other ended.
+_PATIENCE_EMBEDDED_SECONDS = 1.0
 
 
 class NewClaimWriter:
-    """The writing of claims of new consumers by one statement, shared by callers that come at one time.
-
-    Databases have it or not: see `has_claim_statement` of the backends.
-    """
+    """The writing of claims of new consumers, shared by callers that come at one time."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        patience = _PATIENCE_EMBEDDED_SECONDS if database.backend.is_embedded else _PATIENCE_SECONDS
+        # A caller with less time is not sure to be served by another one before its deadline.
+        self._least_seconds = patience + _COMMON_SECONDS
         self._coalescer: RequestCoalescer[tuple[ConsumerClaim, Initiator], bool | OutcomeUnknown] = (
-            RequestCoalescer(self._write_shared, most=_MOST_AT_ONCE, patience_seconds=_PATIENCE_SECONDS)
+            RequestCoalescer(self._write_shared, most=_MOST_AT_ONCE, patience_seconds=patience)
         )
 
     def takes(self, claims: Sequence[ConsumerClaim]) -> bool:
-        """Return whether the statement can write these claims, if their consumers are new."""
+        """Return whether these claims can be written, if their consumers are new."""
         return bool(claims) and all(map(_is_of_new_consumer, claims))
 
     def write_request(self, claims: Sequence[ConsumerClaim]) -> bool:
         """Write the claims of one request; return False, with nothing written, if any of them cannot be.
 
-        The claim of one consumer shares the statement of callers that wait. Raises OutcomeUnknown,
-        Unavailable.
+        The claim of one consumer shares the write of callers that wait. Raises OutcomeUnknown, Unavailable.
         """
         actor = initiator()
-        if len(claims) > 1:
+        if len(claims) > 1 or request_scope.remaining() < self._least_seconds:
             return self.write(claims, [actor] * len(claims), of_one_request=True)
         claim = claims[0]
         is_written = self._coalescer.ask(None, (claim, actor), lambda: self.write([claim], [actor]))
@@ -92,7 +93,7 @@ class NewClaimWriter:
         except OutcomeUnknown as error:
             return [OutcomeUnknown(str(error)) for _ in asked]
         except errors.Unavailable:
-            # With a slow disk the statement ends after its second; each request has 30 s of its own.
+            # With a slow disk the write ends after its second; each request has 30 s of its own.
             return [None] * len(asked)
         return [is_written or None] * len(asked)
 

@@ -261,8 +261,8 @@ class Database:
 
     @contextmanager
     def single_write(self) -> Iterator[SingleWrite]:
-        """Yield a connection for one statement that commits by itself. Raises as `write` does."""
-        with self.translating(is_write=True), self.engine.connect() as connection:
+        """Yield a connection for one write that commits by itself. Raises as `write` does."""
+        with self.backend.alone(), self.translating(is_write=True), self.engine.connect() as connection:
             write = SingleWrite(connection)
             try:
                 yield write
@@ -270,6 +270,7 @@ class Database:
                 if write.is_sent:
                     self._raise_if_outcome_unknown(error)
                 raise
+            self.backend.confirm(connection)
         if self.audits and self.after_records is not None:
             self.after_records()
 

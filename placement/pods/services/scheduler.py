@@ -216,7 +216,7 @@ class PodScheduler:
 
     def _may_be_one_statement(self, pod: PodSpec, placement: PodPlacement) -> bool:
         """Return whether the database has a statement for new pods, and the pod concerns only its node."""
-        if placement.ending is not None or not self._database.backend.has_claim_statement:
+        if placement.ending is not None or not self._database.backend.has_pod_statement:
             return False
         return not _concerns_all(placement.document, pod)
 

@@ -24,14 +24,14 @@ LOG = logging.getLogger(__name__)
 
 
 class SingleWrite:
-    """A connection for one statement that commits by itself."""
+    """A connection for one write that commits by itself."""
 
     def __init__(self, connection: sa.Connection) -> None:
         self.connection = connection
         self.is_sent = False
 
-    def send(self, statement: str, parameters: Any) -> Any:
-        """Run the statement that writes. From here on a lost connection leaves the outcome unknown."""
+    def send(self, statement: str, parameters: Any = None) -> Any:
+        """Run the statement that commits. From here on a lost connection leaves the outcome unknown."""
         self.is_sent = True
         return self.connection.exec_driver_sql(statement, parameters)
 
@@ -86,8 +86,8 @@ class Backend(ColumnReader, Protocol):
     is_embedded: ClassVar[bool]
     # Whether a table is altered by making another one and copying the rows.
     alters_by_copying: ClassVar[bool]
-    # Whether `claim_at_once` and `place_at_once` can ever write anything.
-    has_claim_statement: ClassVar[bool]
+    # Whether `place_at_once` can ever write anything.
+    has_pod_statement: ClassVar[bool]
     # Which database it is, for people; never a password.
     where: str
 
@@ -119,7 +119,7 @@ class Backend(ColumnReader, Protocol):
         """Return the statement that begins a read-only transaction in which all statements see one state."""
 
     def alone(self) -> AbstractContextManager[None]:
-        """Return a block that keeps other writers of this process out, if needed. It raises TryAgain."""
+        """Return a block that other writers wait for, if they cannot write beside it. It raises TryAgain."""
         return nullcontext()
 
     def begin_write(self, connection: sa.Connection) -> str:
@@ -194,11 +194,10 @@ class Backend(ColumnReader, Protocol):
     def claim_at_once(
         self, single_write: Callable[[], AbstractContextManager[SingleWrite]], claims: NewClaims
     ) -> bool:
-        """Write a claim of new consumers by one statement; see allocations.new_claims.
+        """Write claims of new consumers as one write; see allocations.new_claims.
 
         Returns False, with nothing done, if that cannot be. Raises TryAgain, OutcomeUnknown, Unavailable.
         """
-        return False
 
     def place_at_once(
         self, single_write: Callable[[], AbstractContextManager[SingleWrite]], pod: NewPod

@@ -70,7 +70,7 @@ class PostgreSQL(Backend):
     name = "postgresql"
     is_embedded = False
     alters_by_copying = False
-    has_claim_statement = True
+    has_pod_statement = True
     stamp = sa.func.pg_current_xact_id(type_=Revision())
     stamp_text = "pg_current_xact_id()"
     horizon = HORIZON

@@ -6,10 +6,9 @@ import json
 import os
 import re
 import sqlite3
-import threading
 from array import array
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,11 @@ from sqlalchemy.dialects import sqlite
 
 from placement.engine.domain import request_scope
 from placement.engine.forest.providers import NumberColumn
-from placement.storage import failures, records, tables
-from placement.storage.backends.backend import HISTORY_KEY, Backend
+from placement.storage import failures, records
+from placement.storage.backends import sqlite_claims
+from placement.storage.backends.backend import HISTORY_KEY, Backend, SingleWrite
+from placement.storage.backends.sqlite_turn import WriterTurn
+from placement.storage.claim_rows import NewClaims
 from placement.storage.failures import Diagnosis, OutcomeUnknown
 from placement.storage.tables import Revision
 
@@ -85,11 +87,10 @@ _REPLACED = (
     "The file of the database was removed or replaced while committing; the change may or may not be stored. "
     "Repeating the same request settles it."
 )
-_counter = tables.change_counter
 _IDS: Any = sa.bindparam("ids", expanding=True)
 _RECORDS = records.everything_about(lambda column: column.in_(_IDS))
 _NODE_PARTS = records.together(lambda column: column.in_(_IDS), sa.bindparam("cluster", type_=sa.Integer))
-_NEXT_STAMP = sa.update(_counter).values(value=_counter.c.value + 1).returning(_counter.c.value)
+_IN_MEMORY = (None, "", ":memory:")
 
 
 class FileLookout:
@@ -122,7 +123,7 @@ class SQLite(Backend):
     name = "sqlite"
     is_embedded = True
     alters_by_copying = True
-    has_claim_statement = False
+    has_pod_statement = False
     stamp = sa.bindparam("stamp", type_=Revision())
     stamp_text = ":stamp"
     horizon = _HORIZON
@@ -135,8 +136,9 @@ class SQLite(Backend):
         self._url = url
         self.where = f"file {url.database}"
         self._durable = durable
-        # Queueing the threads of this process here is fair and cheap, while SQLite's own busy handler polls.
-        self._turn = threading.Lock()
+        # Other processes do not have a database in memory.
+        self._file = None if url.database in _IN_MEMORY else Path(str(url.database))
+        self._turn = WriterTurn(self._file)
 
     # -- connections --------------------------------------------------------------------------------
 
@@ -158,10 +160,10 @@ class SQLite(Backend):
 
     def _identity(self) -> str:
         """Return which file is at the database's place. Raises an error of the driver if there is none."""
-        if not self._url.database:
+        if self._file is None:
             return "memory"
         try:
-            found = Path(self._url.database).stat()
+            found = self._file.stat()
         except OSError as error:
             raise sqlite3.OperationalError(f"unable to open database file: {error}") from None
         return f"{found.st_dev}/{found.st_ino}"
@@ -180,13 +182,11 @@ class SQLite(Backend):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Let one writer of this process in at a time. Raises TryAgain."""
-        if not self._turn.acquire(timeout=request_scope.remaining(_BUSY_SECONDS)):
-            raise failures.LOCKED.raised()
-        try:
+        """Let writers in one after another, in order of arrival. Raises TryAgain."""
+        with self._turn.taken(request_scope.remaining(_BUSY_SECONDS)) as is_taken:
+            if not is_taken:
+                raise failures.LOCKED.raised()
             yield
-        finally:
-            self._turn.release()
 
     def begin_write(self, connection: sa.Connection) -> str:
         """Return the beginning, waiting for writers of other processes no longer than the request has."""
@@ -209,8 +209,8 @@ class SQLite(Backend):
 
     def is_writable(self, connection: sa.Connection) -> bool:
         """Return whether the file and its directory, for the log beside it, may be written to."""
-        file = self._url.database
-        return not file or all(os.access(path, os.W_OK) for path in (file, Path(file).parent))
+        file = self._file
+        return file is None or all(os.access(path, os.W_OK) for path in (file, file.parent))
 
     # -- errors of the driver -----------------------------------------------------------------------
 
@@ -241,7 +241,19 @@ class SQLite(Backend):
 
     def stamp_parameters(self, connection: sa.Connection) -> Mapping[str, int]:
         """Take the next number of the counter."""
-        return {"stamp": int(connection.execute(_NEXT_STAMP).scalar_one())}
+        return {"stamp": int(connection.exec_driver_sql(sqlite_claims.NEXT_STAMP).scalar_one())}
+
+    def claim_at_once(
+        self, single_write: Callable[[], AbstractContextManager[SingleWrite]], claims: NewClaims
+    ) -> bool:
+        with single_write() as write:
+            try:
+                return sqlite_claims.claim(write, self.begin_write(write.connection), claims)
+            except sqlite3.Error as error:
+                # SQLAlchemy sees only the errors of statements that went through it.
+                if self.stays_broken(error):
+                    write.connection.invalidate()
+                raise
 
     @staticmethod
     def insert_or_ignore(table: sa.Table) -> Any:
@@ -283,19 +295,18 @@ class SQLite(Backend):
     # -- life ---------------------------------------------------------------------------------------
 
     def exists(self) -> bool:
-        return not self._url.database or Path(self._url.database).exists()
+        return self._file is None or self._file.exists()
 
     def create(self) -> None:
         """Make an empty database that only its owner can read, and its directories, unless there is one.
 
         SQLite gives the files beside it the same mode.
         """
-        if not self._url.database:
+        if self._file is None:
             return
-        path = Path(self._url.database)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file.parent.mkdir(parents=True, exist_ok=True)
         # SQLite reports a file that cannot be created, and its own special names are not files.
         with suppress(OSError):
-            if not self._url.database.startswith((":memory:", "file:")):
-                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        sqlite3.connect(path).close()
+            if not str(self._file).startswith("file:"):
+                os.close(os.open(self._file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        sqlite3.connect(self._file).close()
