@@ -202,7 +202,7 @@ _COUNT, _LENGTH = struct.Struct("!h"), struct.Struct("!i")
 
 
 class CopyingCursor(WatchedCursor):
-    """A cursor for a query of one row, whose values the server copies out as the bytes that they are.
+    """A cursor for a query of one row: the server copies out its values as the bytes that they are.
 
     The driver gets bytes as text, which is twice as long, takes the server twice as long to write, and may
     not be longer than 1 GiB. Source: PostgreSQL documentation, "COPY", "Binary Format".
@@ -215,7 +215,7 @@ class CopyingCursor(WatchedCursor):
 
     @property
     def description(self) -> list[tuple[Any, ...]] | None:
-        """The columns of the query as the driver describes them, without names of theirs."""
+        """Return a description of each column, as the driver does, with a number for a name."""
         return self._names
 
     def execute(self, query: Any, vars: Any = None) -> None:
