@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import copy
 import weakref
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from placement.engine.forest import providers as forest_providers
 from placement.engine.forest.arrays import Amounts, IdIndex, Mask, Rows
-from placement.engine.forest.inventories import Draw, InventoryColumn, by_class
+from placement.engine.forest.inventories import Draw, InventoryColumn, OfferedColumns, by_class
 from placement.engine.forest.memberships import Memberships
 from placement.engine.forest.texts import from_text
 
@@ -51,12 +52,18 @@ class Forest:
         # Both numbers only ever grow, so that caches of the old forest notice.
         self._clear(forest_providers.ProviderColumns(self.providers.stamp + 1), self.shape_version + 1)
         self.count = self.providers.load(snapshot.providers, snapshot.uuids, self._index)
+        parts: defaultdict[int, list[tuple[Rows, OfferedColumns]]] = defaultdict(list)
         for inventories in snapshot.inventories:
             for class_id, provider, offered in by_class(inventories):
-                self.column(class_id).put_all(self.rows_of(provider), offered)
-        for members, parts in ((self.traits, snapshot.traits), (self.aggregates, snapshot.aggregates)):
+                parts[class_id].append((self.rows_of(provider), offered))
+        for class_id in sorted(parts):
+            # Of a class all at once: columns that grow double each time, and half of them would stay empty.
+            rows, offers = zip(*parts.pop(class_id), strict=True)
+            columns = OfferedColumns(*map(np.concatenate, zip(*offers, strict=True)))
+            self.column(class_id).put_all(np.concatenate(rows), columns)
+        for members, pairs in ((self.traits, snapshot.traits), (self.aggregates, snapshot.aggregates)):
             members.ensure(self.count)
-            for carriers, ids in parts:
+            for carriers, ids in pairs:
                 members.load(self.rows_of(np.asarray(carriers)), np.asarray(ids, np.int32))
 
     def column(self, class_id: int) -> InventoryColumn:
