@@ -29,16 +29,16 @@ SLOW   := --durations=15
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-# Only files whose hashes are known are installed; the checkout itself has none.
-PINNED := $(BIN)/python constraints/install.py
-ITSELF := $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-SET_UP  = @echo "Setting up $(VENV) once, with the packages of $(1); this may take some minutes." \
-    && $(PYTHON) -m venv $(VENV) && $(PINNED) $(1) && $(ITSELF)
+# Only files whose hashes are known are installed; the checkout itself has none. uv installs where it is there.
+INSTALL := $(PYTHON) constraints/install.py
+SET_UP   = @echo "Setting up $(VENV) once, with the packages of $(1); this may take some minutes." \
+    && $(PYTHON) -m venv $(2) $(VENV) && $(INSTALL) $(VENV) $(1) && $(INSTALL) $(VENV) --checkout
 
 $(VENV)/.run: pyproject.toml constraints/build.txt constraints/run.txt
-	$(call SET_UP,constraints/run.txt constraints/build.txt)
+	$(call SET_UP,constraints/run.txt constraints/build.txt,$(if $(shell command -v uv),--without-pip))
 	@touch $@
 
+# Tests build wheels with pip.
 $(VENV)/.test: pyproject.toml constraints/test.txt
 	$(call SET_UP,constraints/test.txt)
 	@touch $@ $(VENV)/.run
@@ -107,7 +107,7 @@ screenshots: $(VENV)/.test ## Write pictures of every page to build/screenshots,
 BUILDER := build/builder
 $(BUILDER)/.made: constraints/build.txt
 	$(PYTHON) -m venv $(BUILDER)
-	$(BUILDER)/bin/python constraints/install.py constraints/build.txt
+	$(INSTALL) $(BUILDER) constraints/build.txt
 	@touch $@
 
 wheel: $(BUILDER)/.made ## Build the wheel of this checkout into build/wheels
@@ -124,7 +124,7 @@ image: ## Build the image placement:latest with podman or docker
 SITE := build/site-tools
 $(SITE)/.made: constraints/docs.txt
 	$(PYTHON) -m venv $(SITE)
-	$(SITE)/bin/python constraints/install.py constraints/docs.txt
+	$(INSTALL) $(SITE) constraints/docs.txt
 	@touch $@
 
 docs: $(SITE)/.made ## Build the documentation as a site in build/site, with every link checked
@@ -134,6 +134,8 @@ docs: $(SITE)/.made ## Build the documentation as a site in build/site, with eve
 # In an environment of its own: what resolves and describes is no part of what is described.
 TOOLS   := build/tools
 EXTRAS  := --extra docs --extra keystone --extra kubernetes --extra mysql
+# The demonstration shows its API at /docs.
+DEMO    := --extra docs
 COMPILE := $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 $(TOOLS)/.made: pyproject.toml
 	$(PYTHON) -m venv $(TOOLS)
@@ -141,14 +143,15 @@ $(TOOLS)/.made: pyproject.toml
 	@touch $@
 
 constraints: $(TOOLS)/.made ## Pin the newest releases that fit, with their hashes (PACKAGE=flask: only that one)
-	$(COMPILE) $(RENEW) pyproject.toml $(EXTRAS) --output-file constraints/run.txt
-	$(COMPILE) $(RENEW) constraints/build.in --constraint constraints/run.txt --output-file constraints/build.txt
+	$(COMPILE) $(RENEW) pyproject.toml $(EXTRAS) --output-file constraints/extras.txt
+	$(COMPILE) $(RENEW) pyproject.toml $(DEMO) --constraint constraints/extras.txt --output-file constraints/run.txt
+	$(COMPILE) $(RENEW) constraints/build.in --constraint constraints/extras.txt --output-file constraints/build.txt
 	$(COMPILE) $(RENEW) constraints/docs.in --output-file constraints/docs.txt
 	$(COMPILE) $(RENEW) pyproject.toml constraints/build.in --extra test --output-file constraints/test.txt
 
 sbom: $(TOOLS)/.made ## Write build/sbom.json, what the service consists of (CycloneDX)
 	$(TOOLS)/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible \
-	    --output-file build/sbom.json constraints/run.txt
+	    --output-file build/sbom.json constraints/extras.txt
 
 clean: ## Remove the virtual environments and caches
 	rm -rf $(VENV) $(TOOLS) $(BUILDER) $(SITE) build/site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,39 +1,77 @@
-"""Install what files of constraints pin into this environment, and tell in one line how far that is.
+"""Install what files of constraints pin into an environment, and tell in one line how far that is.
 
-python constraints/install.py constraints/run.txt constraints/build.txt
+python constraints/install.py .venv constraints/run.txt constraints/build.txt
+python constraints/install.py .venv --checkout       this checkout as well, from where it is
 
-What pip prints is kept in pip.log beside its bin; the end of it is shown if pip fails.
+uv installs where it is on PATH, pip otherwise; both check all hashes and use the index that pip is configured
+with. What they print is kept in install.log in the environment; the end of it is shown if they fail.
 """
 
 from __future__ import annotations
 
+import ast
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-_PIP = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]
-# A machine without a network learns that in seconds.
-_PINNED = ["--retries", "2", "--require-hashes"]
+_ROOT = Path(__file__).resolve().parents[1]
+_CHECKOUT = "--checkout"
+# A file without its hash is refused. The pins name all that is needed, so nothing is left to resolve.
+_PINNED = ["--require-hashes", "--no-deps"]
+# A machine without a network learns that in seconds. Modules are compiled as they are used, which is a third.
+_PIP = ["--disable-pip-version-check", "--progress-bar", "off", "--retries", "2", "--no-compile"]
+# Of several indexes pip takes a file from any.
+_UV = ["--index-strategy", "unsafe-best-match"]
+# What pip can be told of its index, and what uv calls it.
+_INDEX = {
+    "index-url": "--default-index",
+    "extra-index-url": "--index",
+    "find-links": "--find-links",
+    "trusted-host": "--allow-insecure-host",
+}
 _PINS = re.compile(r"^[A-Za-z0-9._-]+==", re.MULTILINE)
 _SEEN = re.compile(r".* (?P<package>\S+) \(from -r (?P<pin>\S+ \(line \d+\))\)")
-_UNREACHABLE = "after connection broken by"
-_PUBLIC = "https://pypi.org/simple"
+_UNREACHABLE = ("after connection broken by", "error sending request for url")
 _SHOWN_LINES = 15
 # Users and passwords in addresses are not printed.
 _USER = re.compile(r"//[^/]*@")
 
 
-def main(files: list[str]) -> int:
-    """Install, and return the exit code of pip."""
-    count = sum(len(_PINS.findall(Path(file).read_text())) for file in files)
-    command = [*_PIP, *_PINNED, *(part for file in files for part in ("--requirement", file))]
+def main(environment: str, *given: str) -> int:
+    """Install, and return the exit code of the installer."""
+    configured = _configuration_of_pip()
+    if given == (_CHECKOUT,):
+        return _run(
+            environment, ["--no-deps", "--no-build-isolation", "--editable", str(_ROOT)], configured, 0
+        )
+    count = sum(len(_PINS.findall(Path(file).read_text())) for file in given)
+    files = [part for file in given for part in ("--requirement", file)]
+    code = _run(environment, [*_PINNED, *files], configured, count)
+    if code == 0:
+        print(f"Installed the packages of {', '.join(given)}.", flush=True)
+    return code
+
+
+def _run(environment: str, wanted: list[str], configured: dict[str, str], count: int) -> int:
+    """Run the installer, with a line about each of `count` packages, and return its exit code."""
+    uv, python = shutil.which("uv"), str(Path(environment, "bin", "python"))
+    variables = dict(os.environ)
+    if uv:
+        command = [uv, "pip", "install", "--python", python, *_UV, *_index_for_uv(configured), *wanted]
+        if "cert" in configured:
+            variables["SSL_CERT_FILE"] = configured["cert"]
+    else:
+        command = [python, "-m", "pip", "install", *_PIP, *wanted]
     lines: list[str] = []
     seen: set[str] = set()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip:
-        assert pip.stdout is not None
-        for line in pip.stdout:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=variables
+    ) as installer:
+        assert installer.stdout is not None
+        for line in installer.stdout:
             lines.append(line)
             match = _SEEN.match(line)
             if match:
@@ -41,16 +79,42 @@ def main(files: list[str]) -> int:
                 _tell(f"package {len(seen)} of {count}: {match['package'].rpartition('/')[2]}")
             elif line.startswith("Installing"):
                 _tell(f"installing {len(seen)} packages")
-    Path(sys.prefix, "pip.log").write_text("".join(lines))
+    Path(environment, "install.log").write_text("".join(lines))
     _tell("")
-    if not pip.returncode:
-        print(f"Installed the packages of {', '.join(files)}.", flush=True)
-    elif any(_UNREACHABLE in line for line in lines):
-        index = _USER.sub("//", os.environ.get("PIP_INDEX_URL", _PUBLIC))
+    if installer.returncode and any(sign in line for line in lines for sign in _UNREACHABLE):
+        index = _USER.sub("//", configured.get("index-url", "The package index"))
         sys.exit(f"{index} cannot be reached: without a network, set PIP_INDEX_URL to a mirror of it.")
-    else:
+    if installer.returncode:
         sys.stderr.write("".join(lines[-_SHOWN_LINES:]))
-    return pip.returncode
+    return installer.returncode
+
+
+def _configuration_of_pip() -> dict[str, str]:
+    """Return how pip is configured, in its files and by variables, which win; only these without a pip."""
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    found = dict(line.split("=", 1) for line in listed.splitlines() if "=" in line)
+    configured = {}
+    for name in (*_INDEX, "no-index", "cert"):
+        for written in (found.get(f"global.{name}"), found.get(f"install.{name}")):
+            if written is not None:
+                configured[name] = str(ast.literal_eval(written))
+        variable = os.environ.get(f"PIP_{name.upper().replace('-', '_')}")
+        if variable is not None:
+            configured[name] = variable
+    return configured
+
+
+def _index_for_uv(configured: dict[str, str]) -> list[str]:
+    """Return the arguments with which uv looks where pip would."""
+    arguments = [
+        part
+        for name, option in _INDEX.items()
+        for each in configured.get(name, "").split()
+        for part in (option, each)
+    ]
+    off = ("", "0", "false", "no", "off")
+    return [*arguments, *(["--no-index"] if configured.get("no-index", "").lower() not in off else [])]
 
 
 def _tell(text: str) -> None:
@@ -60,4 +124,4 @@ def _tell(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(*sys.argv[1:]))

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from placement.engine.domain.groups import CandidateQuery, RequestGroup
 from placement.engine.forest.forest import Forest
-from placement.engine.forest.providers import InventoryRow, ProviderRecord, ProviderRow, Snapshot
+from placement.engine.forest.providers import (
+    InventoryRow,
+    NumberColumn,
+    ProviderRecord,
+    ProviderRow,
+    ProviderStates,
+    Snapshot,
+)
 from placement.engine.forest.sharing import SharingMap
 from placement.engine.scoring.order import Order
 from placement.engine.search.answer import Answer, JointAnswer
@@ -18,6 +27,31 @@ from tests.naive import SHARING_TRAIT, Candidate, NaiveProvider
 from tests.naive_scoring import SoftCondition
 
 _UNKNOWN = -1
+
+
+def snapshot_of(states: ProviderStates) -> Snapshot:
+    """Providers that are all strangers and altered, as the feed tells all of them, each part by itself."""
+    ids = states.providers[0]
+
+    def parts(columns: Sequence[Any]) -> list[list[Any]]:
+        return [[column[at : at + 1] for column in columns] for at in range(len(columns[0]))]
+
+    def pairs(sets: Sequence[Any]) -> list[list[Any]]:
+        carried = [(id_, members) for members, carriers in sets for id_ in carriers]
+        return [[array("q", [id_] * len(members)), array("q", members)] for id_, members in carried]
+
+    return Snapshot(
+        states.providers,
+        [(array("q", [id_]), states.uuids[int(id_)]) for id_ in ids],
+        parts(states.inventories),
+        pairs(states.traits),
+        pairs(states.aggregates),
+    )
+
+
+def _columns(rows: Sequence[Sequence[Any]], width: int) -> list[NumberColumn]:
+    """The rows by column, the ninth of floats."""
+    return [array("d" if at == 8 else "q", [row[at] for row in rows]) for at in range(width)]
 
 
 class World:
@@ -79,14 +113,36 @@ class World:
     def load(self) -> None:
         """Fill the forest at once."""
         records = self.records()
-        self.forest.load(
-            Snapshot(
-                [record.row for record in records],
-                [(record.row.id, row) for record in records for row in record.inventories],
-                [(record.row.id, trait) for record in records for trait in record.trait_ids],
-                [(record.row.id, member) for record in records for member in record.aggregate_ids],
+        rows = [record.row for record in records]
+        heads = [
+            (row.id, row.generation, row.parent_id or 0, row.root_id, row.revision, row.content)
+            for row in rows
+        ]
+        offers = [
+            (
+                self.ids[provider.uuid],
+                self.classes[name],
+                inventory.total,
+                inventory.reserved,
+                inventory.min_unit,
+                inventory.max_unit,
+                inventory.step_size,
+                provider.used.get(name, 0),
+                inventory.allocation_ratio,
             )
+            for provider in self.providers
+            for name, inventory in provider.inventories.items()
+        ]
+        states = ProviderStates(
+            _columns(heads, 6),
+            {row.id: row.uuid for row in rows},
+            (),
+            [row.id for row in rows],
+            _columns(offers, 9),
+            [(record.trait_ids, array("q", [record.row.id])) for record in records],
+            [(record.aggregate_ids, array("q", [record.row.id])) for record in records],
         )
+        self.forest.load(snapshot_of(states))
 
     def query(
         self,

@@ -27,7 +27,7 @@ from tests.server import await_answer, free_port
 ROOT = Path(__file__).resolve().parents[1]
 NO_EXTRA = ""
 _TOOLS = {"test", "bench"}
-_PINNED = ROOT / "constraints" / "run.txt"
+_PINNED = ROOT / "constraints" / "extras.txt"
 _OF_TESTS = ROOT / "constraints" / "test.txt"
 _PIN = re.compile(r"^([a-z0-9-]+)==.*?(?=^\S)", re.MULTILINE | re.DOTALL)
 _SCRIPT = """#!{python} -IS
@@ -73,10 +73,10 @@ def extras_of(wheel: Path) -> list[str]:
     return [NO_EXTRA, *sorted({*found} - _TOOLS)]
 
 
-def closure(wheel: Path, extra: str) -> set[str]:
-    """The packages that the wheel with the extra needs, by what the installed ones say."""
+def closure(distribution: metadata.Distribution, extra: str) -> set[str]:
+    """The packages that a distribution with the extra needs, by what the installed ones say."""
     found: dict[str, frozenset[str]] = {}
-    todo = [(described(wheel), frozenset({extra}))]
+    todo = [(distribution, frozenset({extra}))]
     while todo:
         package, extras = todo.pop()
         for text in package.requires or ():
@@ -146,7 +146,7 @@ def linked(folder: Path, wheel: Path, extra: str) -> Installation:
     made.bin.mkdir(parents=True)
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
-    for package in closure(wheel, extra):
+    for package in closure(described(wheel), extra):
         for name in {file.parts[0] for file in metadata.distribution(package).files or ()}:
             target = Path(str(metadata.distribution(package).locate_file(name)))
             if name not in ("..", "__pycache__") and not (site / name).exists():
@@ -174,7 +174,7 @@ def installed(folder: Path, wheel: Path, extra: str) -> Installation:
     # The pip that is here installs there, and leaves compiling to the modules that are used: half the time.
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     pins = folder / "pinned.txt"
-    pins.write_text("".join(_pinned(closure(wheel, extra))))
+    pins.write_text("".join(_pinned(closure(described(wheel), extra))))
     pip = [sys.executable, "-m", "pip", "--python", str(made.bin / "python"), "install", "--no-compile"]
     pip += ["--quiet", "--disable-pip-version-check", "--retries", "2"]
     _checked([*pip, "--require-hashes", "--requirement", str(pins)])
@@ -199,7 +199,7 @@ def _checked(command: list[str]) -> None:
 
 
 def _pinned(packages: Iterable[str]) -> Iterator[str]:
-    """The lines of the constraints about these packages; extras that run.txt lacks are pinned for tests."""
+    """The lines of the constraints about these packages; extras that these lack are pinned for tests."""
     wanted = {*packages}
     for file in (_PINNED, _OF_TESTS):
         for pin in _PIN.finditer(file.read_text() + "end"):

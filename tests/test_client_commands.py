@@ -16,11 +16,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import cliff.command
 import pytest
 import requests
 import yaml
 
-from placement.client.cli import Catalog
+from placement.client.cli import Catalog, main
 from placement.client.tables import heading
 from placement.pods.koordinator.settings import SETTINGS as SETTINGS_OF_CLUSTERS
 from placement.pods.koordinator.settings import scheduler_settings
@@ -844,20 +845,45 @@ def test_every_command_explains_itself():
         assert explained.stdout.startswith(f"usage: placement {name}")
 
 
-@pytest.mark.parametrize("name", ["flavor translate --vcpus 1 --ram 1", "cluster list", "--help"])
-def test_client_commands_do_not_load_the_service(name):
-    """They start fast because of it."""
-    check = (
+def loaded(*arguments: str) -> set[str]:
+    """The packages that a process has loaded when the command with these arguments ends."""
+    program = (
         "import sys\n"
         "from placement.client.cli import main\n"
         "try: main(sys.argv[1:])\n"
         "except SystemExit: pass\n"
-        "heavy = {'sqlalchemy', 'flask', 'gunicorn', 'numpy', 'marshmallow', 'oslo_config', 'cmd2'}\n"
-        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+        "print(*sys.modules, file=sys.stderr)\n"
     )
-    command = [sys.executable, "-c", check, "--url", NOBODY_LISTENS, *name.split()]
+    command = [sys.executable, "-c", program, *arguments]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert finished.returncode == 0, finished.stderr
+    return {name.partition(".")[0] for name in finished.stderr.splitlines()[-1].split()}
+
+
+OF_THE_SERVICE = {"sqlalchemy", "flask", "gunicorn", "numpy", "marshmallow", "oslo_config", "cmd2"}
+
+
+@pytest.mark.parametrize("name", ["flavor translate --vcpus 1 --ram 1", "cluster list"])
+def test_client_commands_do_not_load_the_service(name):
+    """They start fast because of it."""
+    assert OF_THE_SERVICE & loaded("--url", NOBODY_LISTENS, *name.split()) == set()
+
+
+@pytest.mark.parametrize("name", ["--help", "node list --help", "help", "completion bash"])
+def test_help_loads_nothing_that_calls_a_service_or_reads_a_file(name):
+    unused = {"requests", "urllib3", "keystoneauth1", "kubernetes", "prometheus_client", "yaml"}
+    packages = loaded(*name.split())
+    assert "cliff" in packages
+    assert (OF_THE_SERVICE | unused) & packages == set()
+
+
+def test_help_looks_at_no_other_package(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """The library would read the files of all, to name the package that a command is from."""
+    monkeypatch.setattr(cliff.command, "packages_distributions", lambda: pytest.fail("reads all packages"))
+    assert main(["help", "help"]) == 0
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "node list" in capsys.readouterr().out
 
 
 def test_reservations_are_created_listed_shown_and_deleted(placement, rows, tmp_path):

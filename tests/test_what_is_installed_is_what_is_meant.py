@@ -8,12 +8,15 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from keystonemiddleware.opts import list_auth_token_opts
 
+from placement import DISTRIBUTION
 from placement.server import settings
+from tests.installations import closure
 
 ROOT = Path(__file__).resolve().parents[1]
 _CONTAINERFILE = (ROOT / "Containerfile").read_text()
@@ -59,18 +62,31 @@ def test_the_image_is_for_nobody_in_particular_and_takes_known_files_only():
     stages = _CONTAINERFILE.split("\nFROM ")
     assert len(stages) == 3
     assert "USER 10001:10001" in stages[-1]
-    assert "--require-hashes --requirement constraints/run.txt" in _CONTAINERFILE
+    assert "--require-hashes --requirement constraints/extras.txt" in _CONTAINERFILE
     assert "pip" not in stages[-1]
 
 
+def pins(name: str) -> dict[str, str]:
+    """What a file of constraints pins: the lines of each package, with hashes."""
+    text = (ROOT / "constraints" / name).read_text()
+    return {found[1]: found[0] for found in re.finditer(r"^([a-z0-9-]+)==(?:.*\\\n)*", text, re.M)}
+
+
 def test_what_builds_is_not_installed_beside_what_runs():
-    pinned = {
-        name: set(re.findall(r"^([a-z0-9-]+)==", (ROOT / "constraints" / name).read_text(), re.M))
-        for name in ("build.txt", "run.txt")
-    }
     tools = {"editables", "hatchling", "pathspec", "pluggy", "tomlkit", "trove-classifiers"}
-    assert tools <= pinned["build.txt"]
-    assert not tools & pinned["run.txt"]
+    assert tools <= pins("build.txt").keys()
+    assert not tools & pins("run.txt").keys() | tools & pins("extras.txt").keys()
+
+
+def test_the_demonstration_has_what_it_needs_and_extras_the_same_and_theirs():
+    demonstration, all_extras = pins("run.txt"), pins("extras.txt")
+    assert demonstration.items() <= all_extras.items()
+    of_extras = {"keystonemiddleware", "kubernetes", "pymysql", "python-memcached", "cryptography"}
+    assert of_extras <= all_extras.keys() - demonstration.keys()
+    this = metadata.distribution(DISTRIBUTION)
+    assert closure(this, "docs") - demonstration.keys() == set()
+    for extra in ("docs", "keystone", "kubernetes", "mysql"):
+        assert closure(this, extra) - all_extras.keys() == set()
 
 
 def test_the_image_is_built_and_runs():

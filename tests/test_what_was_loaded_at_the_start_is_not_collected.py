@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import socket
+from types import SimpleNamespace
+
+import pytest
+
+from placement.http.worker.lanes import WorkerLimits
+from placement.server import processes
 from tests import lane_server
 from tests.hostile import Wire
 
@@ -12,3 +20,20 @@ _MANY = 10_000
 def test_what_a_worker_has_loaded_is_left_out_of_collections():
     with lane_server.running() as server, Wire(server.url) as client:
         assert int(client.get("/frozen").answer().body) > _MANY
+
+
+def test_what_a_master_has_loaded_is_left_out_before_it_forks(monkeypatch: pytest.MonkeyPatch):
+    """The command has collected nothing until then, and the master does again."""
+    seen = []
+
+    def run() -> None:
+        seen.append((gc.get_freeze_count() > _MANY, gc.isenabled()))
+
+    monkeypatch.setattr(processes, "Arbiter", lambda _: SimpleNamespace(run=run))
+    gc.disable()
+    try:
+        processes.Server(socket.create_server(("127.0.0.1", 0)), 1, WorkerLimits).run()
+    finally:
+        gc.unfreeze()
+        gc.enable()
+    assert seen == [(True, True)]

@@ -206,6 +206,10 @@ class Help(HelpCommand):
         self.explained = add_explained(parser, [argument("cmd", nargs="*", help="name of the command")])
         return parser
 
+    def get_epilog(self) -> str:
+        """Return nothing, as cliff would read the files of all packages to name the one of this command."""
+        return ""
+
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         if parsed_args.cmd:
             return super().take_action(parsed_args)

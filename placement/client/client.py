@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
-
-import requests
-from urllib3.exceptions import ProtocolError
 
 from placement.common.microversions import NEWEST
 from placement.engine.domain.errors import PlacementError
 from placement.engine.domain.identifiers import is_loopback
 from placement.engine.numa.cpus import format_cpu_list
 
+if TYPE_CHECKING:
+    import requests
+
 VERSION = str(NEWEST)
 """The newest microversion; bodies are read and written in its form."""
 HEADERS = {"Accept": "application/json", "OpenStack-API-Version": f"placement {VERSION}"}
 """The headers of every request that is not in the form of another microversion."""
 
-_TOKEN = "X-Auth-Token"
 _CONNECT_SECONDS = 5
 ANSWER_SECONDS = 120
 """How long to wait for an answer; searches may take long."""
@@ -61,7 +60,6 @@ class Client:
                 f"{given_as}: takes no user and no password; a token goes into $PLACEMENT_TOKEN"
             )
         self._url = url.rstrip("/")
-        self._session = _Session()
         try:
             parts = urlsplit(url)
             _ = parts.port
@@ -69,9 +67,13 @@ class Client:
             raise ServiceError(f"{given_as}: {url} is not a URL") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ServiceError(f"{given_as}: {url} must start with http://HOST or https://HOST")
+        # Imported here, as the help of a command asks no service.
+        from placement.client.session import TOKEN_HEADER, Session
+
+        self._session = Session()
         # A proxy of the environment does not know what we call loopback.
         self._session.trust_env = not is_loopback(parts.hostname)
-        self._session.headers.update({**HEADERS, _TOKEN: token})
+        self._session.headers.update({**HEADERS, TOKEN_HEADER: token})
 
     @property
     def url(self) -> str:
@@ -150,6 +152,9 @@ class Client:
         self, method: str, path: str, seconds: float, *, again: bool = False, **sent: Any
     ) -> requests.Response:
         """Return the answer, whatever it says. Raises ServiceError where there is none."""
+        import requests
+        from urllib3.exceptions import ProtocolError
+
         certificate, key = os.environ.get(CERTIFICATE_VARIABLE), os.environ.get(KEY_VARIABLE)
         try:
             return self._session.request(
@@ -189,17 +194,6 @@ def _reason_of_tls(error: requests.exceptions.SSLError) -> str:
 def in_version(version: str) -> dict[str, str]:
     """Return the headers of a request in the form of a microversion."""
     return {**HEADERS, "OpenStack-API-Version": f"placement {version}"}
-
-
-class _Session(requests.Session):
-    """A session that does not send the token to other hosts when the service or a proxy redirects."""
-
-    def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
-        """Drop our token before a redirect to another host; the library only knows other headers."""
-        super().rebuild_auth(prepared_request, response)  # type: ignore[no-untyped-call]
-        before, after = response.request.url, prepared_request.url
-        if self.should_strip_auth(before, after):  # type: ignore[no-untyped-call]
-            prepared_request.headers.pop(_TOKEN, None)
 
 
 def path(*segments: str) -> str:

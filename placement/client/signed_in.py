@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import requests
-from keystoneauth1 import exceptions
-from keystoneauth1.session import Session
+from typing import TYPE_CHECKING, Any
 
 from placement.client.client import Client, ServiceError, one_line
+
+if TYPE_CHECKING:
+    import requests
+    from keystoneauth1.session import Session
 
 _SERVICE = "placement"
 
@@ -25,6 +25,8 @@ class SignedIn(Client):
 
     def _send(self, method: str, path: str, seconds: float, **sent: Any) -> requests.Response:
         """Return the answer, whatever it says. Raises ServiceError where there is none."""
+        from keystoneauth1 import exceptions
+
         try:
             answer: requests.Response = self._cloud.request(
                 path, method, endpoint_filter=self._filter, timeout=seconds, raise_exc=False, **sent

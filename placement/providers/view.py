@@ -10,6 +10,7 @@ from functools import cache, partial
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+from placement.common import memory
 from placement.engine.domain import errors, request_scope
 from placement.engine.domain.groups import RequestGroup
 from placement.engine.domain.portions import portions
@@ -147,6 +148,9 @@ class ForestKeeper(Follower):
         """Load all providers and names. Raises Unavailable."""
         with self.feed.snapshot() as (horizon, snapshot):
             self._forest.load(snapshot)
+        # Of a million providers it leaves 300 MiB behind that are free and scattered.
+        del snapshot
+        memory.give_back()
         with self.feed.session(horizon) as connection:
             self._names = names.load(connection)
         self._changed_nodes = None

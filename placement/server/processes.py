@@ -6,6 +6,7 @@ The master says so when it serves, ends if it cannot, and reloads without a gap.
 from __future__ import annotations
 
 import ctypes
+import gc
 import http.client
 import logging
 import os
@@ -234,6 +235,10 @@ class Server(BaseApplication):  # type: ignore[misc]
             mallopt(_MOST_ARENAS, 1)
         # Else each worker would write the buffered output once more.
         sys.stdout.flush()
+        # Else each worker would copy the pages with what was loaded so far, to look for garbage in it.
+        gc.collect()
+        gc.freeze()
+        gc.enable()
         Arbiter(self).run()
 
     def load_config(self) -> None:

@@ -215,4 +215,4 @@ class Feed:
     def snapshot(self) -> Iterator[tuple[Horizon, Snapshot]]:
         """Yield all providers of one moment and the horizon to look from next. They stream: read inside."""
         with self._database.snapshot() as connection:
-            yield self.horizon(connection), records.snapshot(connection)
+            yield self.horizon(connection), records.snapshot(connection, self._database.backend)

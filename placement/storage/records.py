@@ -16,11 +16,13 @@ import sqlalchemy as sa
 from placement.engine.domain.inventories import Inventory
 from placement.engine.domain.portions import portions
 from placement.engine.forest import providers as forest_providers
+from placement.engine.forest.providers import NumberColumn
 from placement.storage import tables
 from placement.storage.tables import CONTENT, IsSelected
 
 _AT_ONCE = 2000
-_STREAM = 10_000
+# How many providers are read at once where all are: their inventories stay below the limit of a value.
+_STREAM = 100_000
 _SEPARATOR = ","
 _NOTHING: frozenset[int] = frozenset()
 
@@ -33,9 +35,7 @@ class ColumnReader(Protocol):
         """Return the condition that a column of ids or texts is one of any number of them."""
         ...
 
-    def columns(
-        self, connection: sa.Connection, statement: sa.Select[Any]
-    ) -> list[forest_providers.NumberColumn]:
+    def columns(self, connection: sa.Connection, statement: sa.Select[Any]) -> list[NumberColumn]:
         """Return the rows of a query by column: 64-bit integers, or floats where its column is a Float.
 
         All values are numbers, none is null.
@@ -57,7 +57,7 @@ def read_states(
     connection: sa.Connection,
     reader: ColumnReader,
     ids: Sequence[int],
-    others: Callable[[Sequence[forest_providers.NumberColumn]], Sequence[int]],
+    others: Callable[[Sequence[NumberColumn]], Sequence[int]],
     strangers: Sequence[int] = (),
 ) -> forest_providers.ProviderStates:
     """Return the present state of very many providers, in a transaction that sees one state.
@@ -65,12 +65,11 @@ def read_states(
     Missing ones are left out. The result has the uuids of `strangers`. `others` finds, from the columns of
     providers, the ids of providers that changed in more than their use.
     """
-    id_, uuid, generation, parent, root, revision, content = _provider_columns()
-    places = sa.select(id_, generation, sa.func.coalesce(parent, 0), root, revision, content)
+    id_, uuid = tables.providers.c.id, tables.providers.c.uuid
     owner, class_id, used = (
         tables.inventories.c[name] for name in ("resource_provider_id", "resource_class_id", "used")
     )
-    providers = reader.columns(connection, places.where(reader.among(id_, sorted(ids))))
+    providers = reader.columns(connection, _places().where(reader.among(id_, sorted(ids))))
     altered = sorted(others(providers))
     same = sorted(set(map(int, providers[0])).difference(altered))
 
@@ -78,7 +77,7 @@ def read_states(
     if strangers:
         named = connection.execute(sa.select(id_, uuid).where(reader.among(id_, sorted(strangers))))
 
-    def sets(table: sa.Table, column: str) -> list[tuple[frozenset[int], forest_providers.NumberColumn]]:
+    def sets(table: sa.Table, column: str) -> list[tuple[frozenset[int], NumberColumn]]:
         if not altered:
             return []
         provider = table.c.resource_provider_id
@@ -86,9 +85,7 @@ def read_states(
         each = members.where(reader.among(provider, altered)).group_by(provider).subquery()
         carriers = _joined(each.c.provider)
         rows = connection.execute(sa.select(each.c.members, carriers).group_by(each.c.members))
-        return [
-            (_ids_in(members), array("q", map(int, carried.split(_SEPARATOR)))) for members, carried in rows
-        ]
+        return [(_ids_in(members), _numbers_in(carried)) for members, carried in rows]
 
     offers = sa.select(owner, *_inventory_columns()).where(reader.among(owner, altered))
     usage = sa.select(owner, class_id, used).where(reader.among(owner, same))
@@ -103,27 +100,46 @@ def read_states(
     )
 
 
+def _numbers_in(text: str) -> NumberColumn:
+    """Return the ids of a text that `_joined` made."""
+    return array("q", map(int, text.split(_SEPARATOR)))
+
+
 def _joined(ids: sa.ColumnElement[int]) -> sa.ColumnElement[str]:
     """Return the ids of a group as one text."""
     return sa.func.aggregate_strings(sa.cast(ids, sa.String), _SEPARATOR)
 
 
-def snapshot(connection: sa.Connection) -> forest_providers.Snapshot:
+def snapshot(connection: sa.Connection, reader: ColumnReader) -> forest_providers.Snapshot:
     """Return all providers, in a transaction that sees one state. They stream: read before that ends."""
+    providers = reader.columns(connection, _places())
+    bounds = [(some[0], some[-1]) for some in portions(sorted(providers[0]), _STREAM)]
 
-    def rows(*columns: sa.ColumnElement[Any]) -> Iterator[Any]:
-        yield from connection.execution_options(yield_per=_STREAM).execute(sa.select(*columns))
+    def streamed(owner: sa.Column[int], *columns: sa.Column[Any]) -> Iterator[list[NumberColumn]]:
+        for least, most in bounds:
+            yield reader.columns(connection, sa.select(owner, *columns).where(owner.between(least, most)))
 
-    offers = rows(tables.inventories.c.resource_provider_id, *_inventory_columns())
+    def uuids() -> Iterator[tuple[NumberColumn, str]]:
+        id_, uuid = tables.providers.c.id, tables.providers.c.uuid
+        texts = sa.select(_joined(id_), sa.func.aggregate_strings(uuid, ""))
+        for least, most in bounds:
+            ids, joined = connection.execute(texts.where(id_.between(least, most))).one()
+            yield _numbers_in(ids), joined
+
     traits, aggregates = tables.provider_traits.c, tables.provider_aggregates.c
     return forest_providers.Snapshot(
-        providers=(forest_providers.ProviderRow(*row) for row in rows(*_provider_columns())),
-        inventories=((provider, _inventory_row(*rest)) for provider, *rest in offers),
-        traits=((row[0], row[1]) for row in rows(traits.resource_provider_id, traits.trait_id)),
-        aggregates=(
-            (row[0], row[1]) for row in rows(aggregates.resource_provider_id, aggregates.aggregate_id)
-        ),
+        providers,
+        uuids(),
+        streamed(tables.inventories.c.resource_provider_id, *_inventory_columns()),
+        streamed(traits.resource_provider_id, traits.trait_id),
+        streamed(aggregates.resource_provider_id, aggregates.aggregate_id),
     )
+
+
+def _places() -> sa.Select[Any]:
+    """Return the query for the columns of `ProviderStates.providers`."""
+    id_, _, generation, parent, root, revision, content = _provider_columns()
+    return sa.select(id_, generation, sa.func.coalesce(parent, 0), root, revision, content)
 
 
 def revision_number() -> sa.ColumnElement[int]:

@@ -9,8 +9,14 @@ import signal
 from placement.client.arguments import argument, port_number
 from placement.client.command import ActionCommand
 from placement.engine.domain.errors import PlacementError
-from placement.sync.expiring_claims import LEAST_PATIENCE_SECONDS, PATIENCE_SECONDS
-from placement.sync.leadership import LEASE_SECONDS, LONGEST_LEASE_SECONDS, SHORTEST_LEASE_SECONDS, LeaseName
+from placement.sync.settings import (
+    LEASE_SECONDS,
+    LEAST_PATIENCE_SECONDS,
+    LONGEST_LEASE_SECONDS,
+    PATIENCE_SECONDS,
+    SHORTEST_LEASE_SECONDS,
+    LeaseName,
+)
 
 _OBJECT_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 

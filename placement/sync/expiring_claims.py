@@ -13,9 +13,6 @@ from placement.sync.reconciled_pods import PodLookup, ReconciledPods, key_of
 from placement.sync.service import PodId, ServiceCluster
 
 LOOK_EVERY_SECONDS = 60.0
-PATIENCE_SECONDS = 600.0
-# A bind is decided within two minutes of its claim: see the extender.
-LEAST_PATIENCE_SECONDS = 180
 
 
 @dataclass

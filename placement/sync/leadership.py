@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import PlacementError
@@ -21,10 +21,9 @@ from placement.sync.api_server import ApiServer, ApiServerError, object_path
 from placement.sync.figures import LEADS
 from placement.sync.journal import Journal
 from placement.sync.service import CONFLICT
+from placement.sync.settings import LeaseName
 from placement.sync.watching import SOURCE
 
-LEASE_SECONDS = 15
-SHORTEST_LEASE_SECONDS, LONGEST_LEASE_SECONDS = 3, 3600
 _GROUP = "coordination.k8s.io/v1"
 _TRUSTED_SHARE = 2 / 3
 _LOOKS_PER_LEASE = 7.5
@@ -35,16 +34,6 @@ _TROUBLE = (ApiServerError, LookupError, TypeError, ValueError, AttributeError)
 
 class NotLeading(PlacementError):
     """Another process may write by now, so this one must not."""
-
-
-class LeaseName(NamedTuple):
-    """The namespace and the name of a Lease."""
-
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
 
 
 class Leadership(threading.Thread):

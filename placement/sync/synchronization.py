@@ -10,7 +10,7 @@ from placement.client.client import ServiceError
 from placement.engine.domain.errors import PlacementError
 from placement.sync.api_server import ApiServer, ApiServerError, object_path, pods_path
 from placement.sync.events import RejectionEvents
-from placement.sync.expiring_claims import LOOK_EVERY_SECONDS, PATIENCE_SECONDS
+from placement.sync.expiring_claims import LOOK_EVERY_SECONDS
 from placement.sync.figures import LEADS
 from placement.sync.informer_store import InformerStore
 from placement.sync.journal import Journal
@@ -20,6 +20,7 @@ from placement.sync.progress import SERVICE, Progress
 from placement.sync.reconciled_pods import GATHERED_SECONDS
 from placement.sync.reconciler import Reconciler
 from placement.sync.service import PodId, ServiceCluster
+from placement.sync.settings import PATIENCE_SECONDS
 from placement.sync.watched_collections import collections
 from placement.sync.watched_objects import ObjectKind, WatchedObject
 from placement.sync.watching import Watching, list_into

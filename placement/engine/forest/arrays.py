@@ -8,8 +8,6 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.engine.domain.portions import portions
-
 Indices = NDArray[np.int32]
 # Rows to read; of the index type of the machine, because numpy converts others before each use.
 Rows = NDArray[np.intp]
@@ -26,8 +24,6 @@ _FIRST_ROWS = 64
 _RECENT = 4096
 # Up to this many are faster to look up one by one.
 _FEW = 8
-# So that a stream of rows is never in memory as a whole as Python objects.
-ROWS_AT_ONCE = 20_000
 
 
 Shared = TypeVar("Shared")
@@ -41,12 +37,6 @@ def twin_of(thing: Shared) -> Shared:
     twin = object.__new__(type(thing))
     vars(twin).update(vars(thing))
     return twin
-
-
-def table_of(rows: Iterable[Sequence[int]], width: int) -> Amounts:
-    """Return rows of integers as one (n, width) array."""
-    parts = (np.array(some, np.int64) for some in portions(rows, ROWS_AT_ONCE))
-    return np.concatenate([np.empty((0, width), np.int64), *parts])
 
 
 class _Column(NamedTuple):

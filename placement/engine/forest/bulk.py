@@ -12,7 +12,7 @@ import numpy as np
 
 from placement.engine.forest import providers as forest_providers
 from placement.engine.forest.forest import Forest
-from placement.engine.forest.inventories import OfferedColumns, whole
+from placement.engine.forest.inventories import by_class
 
 # The parent of a root, in columns of ids.
 _NO_PARENT = 0
@@ -93,22 +93,16 @@ def _replace(forest: Forest, states: forest_providers.ProviderStates) -> None:
     rows = forest.rows_of(np.array(states.altered, np.int64))
     if not len(rows):
         return
-    provider, classes, total, reserved, *units_and_used, full_ratio = map(np.asarray, states.inventories)
-    capacity = whole((total - reserved) * full_ratio)
-    ratio = (
-        np.rint(np.minimum(full_ratio, forest_providers.LARGEST_RATIO) * forest_providers.MILLION)
-        / forest_providers.MILLION
-    )
-    columns = (capacity, *units_and_used, total, reserved, ratio)
-    offered = forest.rows_of(provider)
-    for class_id in {*np.unique(classes).tolist(), *forest.inventories}:
-        of_class = classes == class_id
-        offering = offered[of_class]
-        left = np.zeros(forest.count, bool)
-        left[rows] = True
-        left[offering] = False
-        forest.column(class_id).cut(np.flatnonzero(left))
-        forest.column(class_id).put_all(offering, OfferedColumns(*(column[of_class] for column in columns)))
+    left = {class_id: np.zeros(forest.count, bool) for class_id in forest.inventories}
+    for lacking in left.values():
+        lacking[rows] = True
+    for class_id, provider, offered in by_class(states.inventories):
+        offering = forest.rows_of(provider)
+        forest.column(class_id).put_all(offering, offered)
+        if class_id in left:
+            left[class_id][offering] = False
+    for class_id, lacking in left.items():
+        forest.column(class_id).cut(np.flatnonzero(lacking))
     for members, sets in ((forest.traits, states.traits), (forest.aggregates, states.aggregates)):
         # The number of the set of each provider; the last set is empty.
         carriers = [np.asarray(carriers) for _, carriers in sets]

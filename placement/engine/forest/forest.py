@@ -7,13 +7,14 @@ Searches look at a snapshot of it, which does not change when the forest does.
 from __future__ import annotations
 
 import weakref
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from placement.engine.forest import providers as forest_providers
-from placement.engine.forest.arrays import HUGE, Amounts, IdIndex, Indices, Mask, Rows, table_of, twin_of
-from placement.engine.forest.inventories import Draw, InventoryColumn, OfferedColumns
+from placement.engine.forest.arrays import Amounts, IdIndex, Mask, Rows, twin_of
+from placement.engine.forest.inventories import Draw, InventoryColumn, OfferedColumns, by_class
 from placement.engine.forest.memberships import Memberships
 from placement.engine.forest.texts import from_text
 
@@ -49,26 +50,20 @@ class Forest:
         """Forget everything and take over a whole snapshot."""
         # Both numbers only ever grow, so that caches of the old forest notice.
         self._clear(forest_providers.ProviderColumns(self.providers.stamp + 1), self.shape_version + 1)
-        self.count = self.providers.load(snapshot.providers, self._index)
-        offered = (
-            (provider, row.class_id, max(-HUGE, min(row.capacity, HUGE)), *row[2:])
-            for provider, row in snapshot.inventories
-        )
-        rows, table = self._known(offered, 10)
-        for class_id in np.unique(table[:, 1]).tolist():
-            chosen = table[:, 1] == class_id
-            ratio = table[chosen, 9] / forest_providers.MILLION
-            self.column(class_id).put_all(rows[chosen], OfferedColumns._make([*table[chosen, 2:9].T, ratio]))
+        self.count = self.providers.load(snapshot.providers, snapshot.uuids, self._index)
+        parts: defaultdict[int, list[tuple[Rows, OfferedColumns]]] = defaultdict(list)
+        for inventories in snapshot.inventories:
+            for class_id, provider, offered in by_class(inventories):
+                parts[class_id].append((self.rows_of(provider), offered))
+        for class_id in sorted(parts):
+            # Of a class all at once: columns that grow double each time, and half of them would stay empty.
+            rows, offers = zip(*parts.pop(class_id), strict=True)
+            columns = OfferedColumns(*map(np.concatenate, zip(*offers, strict=True)))
+            self.column(class_id).put_all(np.concatenate(rows), columns)
         for members, pairs in ((self.traits, snapshot.traits), (self.aggregates, snapshot.aggregates)):
-            rows, table = self._known(pairs, 2)
-            members.load(self.count, (rows, table[:, 1].astype(np.int32)))
-
-    def _known(self, entries: Iterable[Sequence[int]], width: int) -> tuple[Indices, Amounts]:
-        """Return the entries about providers that exist, with their ids first, and their rows."""
-        table = table_of(entries, width)
-        rows = self._index.rows_of(table[:, 0])
-        known = rows >= 0
-        return rows[known], table[known]
+            members.ensure(self.count)
+            for carriers, ids in pairs:
+                members.load(self.rows_of(np.asarray(carriers)), np.asarray(ids, np.int32))
 
     def column(self, class_id: int) -> InventoryColumn:
         """Return the inventories of one class; create them empty at the first call."""

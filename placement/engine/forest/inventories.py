@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from placement.engine.forest import arrays
-from placement.engine.forest.providers import MILLION, InventoryRow
+from placement.engine.forest.providers import LARGEST_RATIO, MILLION, InventoryRow, NumberColumn
 
 
 class InventoryColumn:
@@ -324,6 +324,19 @@ class OfferedColumns(NamedTuple):
     total: arrays.Amounts
     reserved: arrays.Amounts
     ratio: arrays.Floats
+
+
+def by_class(
+    inventories: Sequence[NumberColumn],
+) -> Iterator[tuple[int, arrays.Amounts, OfferedColumns]]:
+    """Yield each class, the ids of its providers and their offers, from columns as of `ProviderStates`."""
+    provider, classes, total, reserved, *units_and_used, full_ratio = map(np.asarray, inventories)
+    capacity = whole((total - reserved) * full_ratio)
+    ratio = np.rint(np.minimum(full_ratio, LARGEST_RATIO) * MILLION) / MILLION
+    columns = (capacity, *units_and_used, total, reserved, ratio)
+    for class_id in np.unique(classes).tolist():
+        of_class = classes == class_id
+        yield class_id, provider[of_class], OfferedColumns(*(column[of_class] for column in columns))
 
 
 def whole(offered: arrays.Floats) -> arrays.Amounts:

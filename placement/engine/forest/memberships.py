@@ -104,21 +104,28 @@ class Memberships:
             self._release(number, count)
         return True
 
-    def load(self, count: int, pairs: tuple[Indices, Indices]) -> None:
-        """Start over with `count` providers and (row, id) pairs."""
-        self.__init__()  # type: ignore[misc]
-        self.ensure(count)
-        rows, ids = pairs
+    def load(self, rows: Rows, ids: Indices) -> None:
+        """Give providers without sets theirs, from pairs of row and id; the pairs of a row come at once."""
         order = np.lexsort((ids, rows))
         rows, ids = rows[order], ids[order]
         if not len(rows):
             return
         starts = np.flatnonzero(np.r_[True, rows[1:] != rows[:-1]])
         ends = np.r_[starts[1:], len(rows)]
-        for row, start, end in zip(rows[starts].tolist(), starts.tolist(), ends.tolist(), strict=True):
-            number = self._intern(frozenset(ids[start:end].tolist()))
-            self._numbers.number[row] = number
-            self._uses[number] += 1
+        # Providers share few sets, and bytes are compared faster than sets are made.
+        content, size = ids.tobytes(), ids.itemsize
+        numbers: dict[bytes, int] = {}
+        which = []
+        for start, end in zip((starts * size).tolist(), (ends * size).tolist(), strict=True):
+            packed = content[start:end]
+            number = numbers.get(packed)
+            if number is None:
+                members = np.frombuffer(packed, ids.dtype).tolist()
+                number = numbers[packed] = self._intern(frozenset(members))
+            which.append(number)
+        self._numbers.number[rows[starts]] = which
+        for number, uses in zip(*np.unique(which, return_counts=True), strict=True):
+            self._uses[number] += int(uses)
 
     def _intern(self, ids: frozenset[int]) -> int:
         number = self._number_of.get(ids)

@@ -10,8 +10,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from placement.engine.domain.portions import portions
-from placement.engine.forest.arrays import ROWS_AT_ONCE, Amounts, Columns, IdIndex, Indices, Rows, column_of
+from placement.engine.forest.arrays import Amounts, Columns, IdIndex, Indices, Rows, column_of
 from placement.engine.forest.texts import Uuids, from_text
 
 MILLION = 1_000_000
@@ -62,18 +61,6 @@ class ProviderRecord:
     aggregate_ids: frozenset[int]
 
 
-class Snapshot(NamedTuple):
-    """All providers of one moment, as streams of rows that need no particular order.
-
-    `inventories` yields (provider id, InventoryRow), the memberships (provider id, trait or aggregate id).
-    """
-
-    providers: Iterable[ProviderRow]
-    inventories: Iterable[tuple[int, InventoryRow]]
-    traits: Iterable[tuple[int, int]]
-    aggregates: Iterable[tuple[int, int]]
-
-
 class ProviderStates(NamedTuple):
     """Many providers, as they were at one moment, as columns.
 
@@ -97,6 +84,21 @@ class ProviderStates(NamedTuple):
     def class_ids(self) -> frozenset[int]:
         """The classes of the inventories."""
         return frozenset(map(int, self.inventories[1]))
+
+
+class Snapshot(NamedTuple):
+    """All providers of one moment, as columns in no particular order.
+
+    `providers` and `inventories` have the columns of `ProviderStates`, the memberships are provider id and
+    trait or aggregate id, and `uuids` are ids with their dashed uuids, one after the other. All but the
+    first stream, some providers at a time, each provider once.
+    """
+
+    providers: Sequence[NumberColumn]
+    uuids: Iterable[tuple[NumberColumn, str]]
+    inventories: Iterable[Sequence[NumberColumn]]
+    traits: Iterable[Sequence[NumberColumn]]
+    aggregates: Iterable[Sequence[NumberColumn]]
 
 
 NONE = -1
@@ -126,34 +128,30 @@ class ProviderColumns(Columns):
         self.ensure(1)
         self.stamp = stamp
 
-    def load(self, rows: Iterable[ProviderRow], index: IdIndex) -> int:
+    def load(
+        self,
+        providers: Sequence[NumberColumn],
+        uuids: Iterable[tuple[NumberColumn, str]],
+        index: IdIndex,
+    ) -> int:
         """Take over all providers, in the order of their ids, into empty columns and an empty index.
 
-        Return how many there are.
+        Return how many there are. The arguments are parts of a `Snapshot`.
         """
-        numbers, uuids = [np.empty((0, 6), np.int64)], [from_text(())]
-        for chunk in portions(rows, ROWS_AT_ONCE):
-            uuids.append(from_text([row.uuid for row in chunk]))
-            values = [
-                (row.id, row.generation, row.parent_id or NONE, row.root_id, row.revision, row.content)
-                for row in chunk
-            ]
-            numbers.append(np.array(values, np.int64))
-        table = np.concatenate(numbers)
-        order = np.argsort(table[:, 0], kind="stable")
-        table = table[order]
-        count = len(table)
+        count = len(providers[0])
         self.ensure(count)
         if not count:
             return 0
-        self.id[:count] = table[:, 0]
-        self.uuid[:count] = np.concatenate(uuids)[order]
-        self.generation[:count] = table[:, 1]
-        self.revision[:count] = table[:, 4]
-        self.content[:count] = table[:, 5]
-        index.load(self.id[:count])
-        self.parent[:count] = index.rows_of(table[:, 2])
-        self.root[:count] = index.rows_of(table[:, 3])
+        order = np.argsort(np.asarray(providers[0]))
+        ids, generations, parents, roots, revisions, contents = (
+            np.asarray(column)[order] for column in providers
+        )
+        self.id[:count], self.generation[:count] = ids, generations
+        self.revision[:count], self.content[:count] = revisions, contents
+        index.load(ids)
+        self.parent[:count], self.root[:count] = index.rows_of(parents), index.rows_of(roots)
+        for some, texts in uuids:
+            self.uuid[index.rows_of(np.asarray(some))] = from_text((texts,))
         self.tree_stamp[:count] = self.stamp
         self.link(np.arange(count), self.root[:count])
         return count

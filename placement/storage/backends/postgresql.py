@@ -24,7 +24,7 @@ from placement.engine.forest.providers import NumberColumn
 from placement.storage import tables
 from placement.storage.backends import postgresql_claims
 from placement.storage.backends.backend import Backend, History, SingleWrite, Stamped, described_server
-from placement.storage.backends.postgresql_driver import GRACE_SECONDS, Dialect, WatchedConnection
+from placement.storage.backends.postgresql_driver import GRACE_SECONDS, IS_COPIED, Dialect, WatchedConnection
 from placement.storage.backends.postgresql_errors import diagnosis_of, is_undecided, state_of
 from placement.storage.backends.postgresql_lookout import HORIZON, ServerLookout
 from placement.storage.claim_rows import NewClaims, NewPod
@@ -302,7 +302,8 @@ class PostgreSQL(Backend):
             for column, floats in zip(rows.c, is_float, strict=True)
         ]
         found: list[NumberColumn] = [array("d") if floats else array("q") for floats in is_float]
-        for numbers, value in zip(found, connection.execute(sa.select(*packed)).one(), strict=True):
+        values = connection.execute(sa.select(*packed), execution_options={IS_COPIED: True}).one()
+        for numbers, value in zip(found, values, strict=True):
             # The bytes come with the highest first; None if there are no rows.
             numbers.frombytes(value or b"")
             if sys.byteorder == "little":

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from placement.common import memory
 from placement.engine.forest import bulk
 from placement.engine.forest.forest import Forest
+from placement.providers import view
 from placement.providers.statements import providers
 from placement.storage import changes as change_log
-from placement.storage import tables
+from placement.storage import records, tables
 from placement.storage.backends.backend import BEFORE_ALL
 from placement.storage.changes import CLUSTER_CHANGED, record_change
 from placement.storage.database import Database
@@ -38,15 +40,14 @@ def created(database: Database, name: str) -> int:
 
 
 def horizon_now(database: Database) -> int:
-    with closing(Feed(database)) as feed, feed.snapshot() as (horizon, snapshot):
-        list(snapshot.providers)
+    with closing(Feed(database)) as feed, feed.snapshot() as (horizon, _):
         return horizon
 
 
 def test_a_snapshot_holds_all_and_what_is_new_after_it_is_reported_once(database, feed):
     first, gone = created(database, "first"), created(database, "gone")
     with feed.snapshot() as (horizon, snapshot):
-        assert [row.id for row in snapshot.providers] == [first, gone]
+        assert sorted(snapshot.providers[0]) == [first, gone]
     look = feed.look(horizon)
     assert look is None or (not look.changed and not look.deleted)
     added = created(database, "added")
@@ -287,3 +288,39 @@ def test_columns_tell_the_uuids_of_strangers(feed, ids):
     assert contents(by_columns) == contents(by_records)
     found = [by_columns.row_of_uuid(record.row.uuid) for record in records]
     assert by_columns.providers.id[found].tolist() == ids
+
+
+@pytest.mark.parametrize("at_once", [1, 4, 100])
+def test_a_snapshot_says_what_records_say(feed, ids, database, monkeypatch, at_once):
+    """Portions of providers come one after the other, with a statement for each kind of rows."""
+    monkeypatch.setattr(records, "_STREAM", at_once)
+    asked: list[str] = []
+    sa.event.listen(database.engine, "before_cursor_execute", lambda _c, _k, text, *_: asked.append(text))
+    by_records, loaded = Forest(), Forest()
+    by_records.apply(feed.records(ids))
+    del asked[:]
+    with feed.snapshot() as (_, snapshot):
+        before = len(asked)
+        loaded.load(snapshot)
+        count = len(asked) - before
+    assert contents(loaded) == contents(by_records)
+    assert loaded.providers.id[: len(ids)].tolist() == ids
+    uuids = {record.row.id: record.row.uuid for record in feed.records(ids)}
+    assert [loaded.row_of_uuid(uuids[id_]) for id_ in ids] == list(range(len(ids)))
+    assert count == 4 * -(-len(ids) // at_once)
+
+
+def test_a_snapshot_of_nothing_is_an_empty_forest(feed):
+    forest = Forest()
+    with feed.snapshot() as (_, snapshot):
+        forest.load(snapshot)
+    assert len(forest) == 0
+
+
+def test_a_load_gives_back_what_it_no_longer_needs(database, ids, monkeypatch):
+    given_back: list[int] = []
+    keeper = view.ForestKeeper(database)
+    monkeypatch.setattr(memory, "give_back", lambda: given_back.append(keeper.state.providers))
+    keeper.begin()
+    keeper.close()
+    assert given_back == [len(ids)]

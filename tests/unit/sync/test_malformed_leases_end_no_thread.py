@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from placement.sync.leadership import Leadership, LeaseName
+from placement.sync.leadership import Leadership
+from placement.sync.settings import LeaseName
 
 HELD = {"holderIdentity": "another", "renewTime": "2026-01-01T00:00:00.000000Z", "leaseTransitions": 1}
 

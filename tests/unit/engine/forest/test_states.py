@@ -19,8 +19,8 @@ from placement.engine.forest.providers import (
     ProviderRecord,
     ProviderRow,
     ProviderStates,
-    Snapshot,
 )
+from tests.forests import snapshot_of
 
 # What a provider offers of a class: an inventory, and how much of it is in use.
 Offer = tuple[Inventory, int]
@@ -150,7 +150,7 @@ def test_many_at_once_leave_what_one_by_one_would(before, changed, is_loaded):
     present = dict(before)
     records = [record(id_, given, 1) for id_, given in before.items()]
     for forest in (at_once, one_by_one):
-        forest.load(snapshot_of(records)) if is_loaded else forest.apply(records)
+        forest.load(snapshot_of(told(before, 1, before))) if is_loaded else forest.apply(records)
     for revision, some in enumerate(changed, start=2):
         present.update(some)
         kept = at_once.snapshot()
@@ -171,21 +171,12 @@ def test_many_at_once_leave_what_one_by_one_would(before, changed, is_loaded):
         assert (at_once.shape_version > shapes[0]) == (one_by_one.shape_version > shapes[1])
         assert (contents(kept), fitting(kept)) == former
     anew = Forest()
-    anew.load(snapshot_of([record(id_, given, 1) for id_, given in present.items()]))
+    anew.load(snapshot_of(told(present, 1, present)))
     assert fitting(anew).items() <= fitting(at_once).items()
     one, other = contents(anew), contents(at_once)
     for own in (*one.values(), *other.values()):
         del own["generation"], own["revision"]
     assert one == other
-
-
-def snapshot_of(records: list[ProviderRecord]) -> Snapshot:
-    return Snapshot(
-        [each.row for each in records],
-        [(each.row.id, row) for each in records for row in each.inventories],
-        [(each.row.id, id_) for each in records for id_ in each.trait_ids],
-        [(each.row.id, id_) for each in records for id_ in each.aggregate_ids],
-    )
 
 
 NOTHING: dict[str, Any] = {"offers": {}, "traits": frozenset(), "aggregates": frozenset()}
@@ -280,6 +271,6 @@ def test_a_class_that_is_new_is_offered_and_what_is_offered_as_before_is_not_cop
 def test_a_capacity_far_below_zero_is_loaded_as_it_is_put():
     given = {**NOTHING, "offers": {1: (Inventory(1, 9, allocation_ratio=3.4e38), 0)}}
     loaded, put = Forest(), Forest()
-    loaded.load(snapshot_of([record(1, given, 1)]))
+    loaded.load(snapshot_of(told({1: given}, 1, {1})))
     put.apply([record(1, given, 1)])
     assert contents(loaded) == contents(put)
