@@ -50,10 +50,13 @@ class Stamped(NamedTuple):
 class Lookout(Protocol):
     """A connection that was prepared for looking at what changed."""
 
-    def rows(self, horizon: int, clusters: Collection[int], *, is_quick: bool) -> Sequence[Any] | None:
+    def rows(
+        self, horizon: int, clusters: Collection[int], most_documents: int, *, is_quick: bool
+    ) -> Sequence[Any] | None:
         """Return the rows of a look (storage.feed) since `horizon`; None if surely nothing changed.
 
-        The look also reports the generation of rules of the `clusters`, given by their ids.
+        The look also reports the generation of rules of the `clusters`, given by their ids. If at most
+        `most_documents` providers changed, each comes with its document (storage.records).
 
         `is_quick`: do not wait long for the answer. Raises errors of SQLAlchemy and of the driver.
         """

@@ -60,18 +60,26 @@ def _code(error: BaseException) -> int | None:
 
 # How SQLite shows what changed: writers are serial, so a counter is the stamp. The second part is the witness
 # of the history.
-_LOOK = """
-    SELECT 'horizon' AS kind, 0 AS reference, value + 1 AS revision, 0 AS root, 0 AS cluster
+_CHANGED = records.changed(
+    sa.literal_column(":horizon"),
+    sa.literal_column(":most"),
+    sa.func.json_array,
+    # The value of a subquery would pass for a text.
+    lambda row: sa.func.json(sa.func.json_group_array(row)),
+    # Numbers in JSON have 15 digits.
+    sa.func.printf(sa.literal_column("'%!.17g'"), tables.inventories.c.allocation_ratio),
+).compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})  # type: ignore[no-untyped-call]
+_LOOK = f"""
+    SELECT 'horizon' AS kind, 0 AS reference, value + 1 AS revision, 0 AS root, 0 AS cluster, NULL AS document
       FROM change_counter
     UNION ALL
-    SELECT 'history', 0, schema_version, 0, 0 FROM pragma_schema_version
+    SELECT 'history', 0, schema_version, 0, 0, NULL FROM pragma_schema_version
     UNION ALL
-    SELECT 'changed', id, revision, root_provider_id, cluster_id
-      FROM resource_providers WHERE revision >= :horizon
+    {_CHANGED}
     UNION ALL
-    SELECT kind, reference, revision, 0, 0 FROM changes WHERE revision >= :horizon
+    SELECT kind, reference, revision, 0, 0, NULL FROM changes WHERE revision >= :horizon
     UNION ALL
-    SELECT 'rules', id, rules_generation, 0, 0
+    SELECT 'rules', id, rules_generation, 0, 0, NULL
       FROM clusters WHERE rules_generation > 0 AND id IN (SELECT value FROM json_each(:clusters))
 """
 _HORIZON = "SELECT value + 1, schema_version, 0 FROM change_counter, pragma_schema_version"
@@ -99,11 +107,13 @@ class FileLookout:
         self._connection = connection
         self._data_version: int | None = None
 
-    def rows(self, horizon: int, clusters: Collection[int], *, is_quick: bool) -> Sequence[Any] | None:
+    def rows(
+        self, horizon: int, clusters: Collection[int], most_documents: int, *, is_quick: bool
+    ) -> Sequence[Any] | None:
         version = self._connection.exec_driver_sql("PRAGMA data_version").scalar_one()
         if version == self._data_version:
             return None
-        given = {"horizon": int(horizon), "clusters": json.dumps(list(clusters))}
+        given = {"horizon": int(horizon), "clusters": json.dumps(list(clusters)), "most": most_documents}
         rows = self._connection.exec_driver_sql(_LOOK, given).all()
         self._data_version = version
         return rows
