@@ -140,7 +140,7 @@ class Feed:
 
     def _connect(self) -> sa.Connection:
         self._connection = self._database.engine.connect()
-        self._lookout = self._database.backend.lookout(self._connection)
+        self._lookout = self._database.backend.lookout(self._connection, self._database.is_answering)
         return self._connection
 
     def horizon(self, snapshot: sa.Connection) -> Horizon:

@@ -217,8 +217,8 @@ def changed(
 ) -> sa.Select[Any]:
     """Return the rows of a look (storage.feed) for providers with that stamp or a newer one.
 
-    They have documents if they are not more than `most_documents`. A database has functions of its own for an
-    `array` of columns and for the array of `arrays` of many rows, and an exact form of the allocation `ratio`.
+    They have documents unless they are more than `most_documents`. A database has functions of its own for an
+    `array` of columns and for the array of `arrays` of many rows, and an exact form of an allocation `ratio`.
     """
     provider, other = tables.providers.c, tables.providers.alias().c
     amounts = [ratio if each.name == "allocation_ratio" else each for each in _inventory_columns()]
@@ -247,9 +247,10 @@ def changed(
 def read_document(text: str) -> forest_providers.ProviderRecord:
     """Return the provider of a document."""
     *row, offers, traits, aggregates = orjson.loads(text)
+    amounts = ((*integers, float(ratio)) for *integers, ratio in offers or ())
     return forest_providers.ProviderRecord(
         forest_providers.ProviderRow(*row),
-        tuple(_inventory_row(*amounts, float(ratio)) for *amounts, ratio in offers or ()),
+        tuple(starmap(_inventory_row, amounts)),
         _ids_in(traits) if traits else _NOTHING,
         _ids_in(aggregates) if aggregates else _NOTHING,
     )

@@ -24,16 +24,24 @@ LOG = logging.getLogger(__name__)
 
 
 class SingleWrite:
-    """A connection for one statement that commits by itself."""
+    """A connection of the driver for one statement that commits by itself; `info` is kept with it."""
 
-    def __init__(self, connection: sa.Connection) -> None:
+    def __init__(self, connection: Any, info: dict[str, Any]) -> None:
         self.connection = connection
+        self.info = info
         self.is_sent = False
 
-    def send(self, statement: str, parameters: Any) -> Any:
-        """Run the statement that writes. From here on a lost connection leaves the outcome unknown."""
+    def prepare(self, statement: str) -> None:
+        """Run a statement that the one that writes needs."""
+        with self.connection.cursor() as cursor:
+            cursor.execute(statement)
+
+    def send(self, statement: str, parameters: Sequence[Any]) -> Any:
+        """Return the row of the statement that writes. From here on a loss leaves the outcome unknown."""
         self.is_sent = True
-        return self.connection.exec_driver_sql(statement, parameters)
+        with self.connection.cursor() as cursor:
+            cursor.execute(statement, parameters)
+            return cursor.fetchone()
 
 
 class Stamped(NamedTuple):
@@ -58,7 +66,8 @@ class Lookout(Protocol):
         The look also reports the generation of rules of the `clusters`, given by their ids. If at most
         `most_documents` providers changed, each comes with its document (storage.records).
 
-        `is_quick`: do not wait long for the answer. Raises errors of SQLAlchemy and of the driver.
+        `is_quick`: give up a connection that is silent where others are not. Raises errors of SQLAlchemy and
+        of the driver.
         """
 
     def records(self, ids: Sequence[int]) -> Sequence[Sequence[Any]]:
@@ -221,8 +230,11 @@ class Backend(ColumnReader, Protocol):
     moment: ClassVar[str]
     is_later: ClassVar[str]
 
-    def lookout(self, connection: sa.Connection) -> Lookout:
-        """Prepare a connection for looks; it is only read from."""
+    def lookout(self, connection: sa.Connection, is_answering: Callable[[], bool]) -> Lookout:
+        """Prepare a connection for looks; it is only read from.
+
+        `is_answering` returns whether a new connection is answered. It is asked if this one is silent.
+        """
 
     # -- documents ----------------------------------------------------------------------------------
 

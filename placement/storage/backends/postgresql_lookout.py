@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from typing import Any
 from uuid import uuid4
@@ -12,8 +12,6 @@ from sqlalchemy.dialects import postgresql
 
 from placement.storage import records, tables
 
-# A look is quick; one that takes longer may wait on a dead connection.
-_QUICK_SECONDS = 5.0
 # The witness of the history. On PostgreSQL the only row of this table never changes.
 _WITNESS = (
     "SELECT 'history' AS kind, 0 AS reference, xmin::text::bigint AS revision, 0 AS root, "
@@ -39,8 +37,9 @@ _CHANGED = records.changed(
     tables.inventories.c.allocation_ratio,
 )
 _LOOK = f"""
-    SELECT 'horizon' AS kind, 0 AS reference, pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS revision,
-           0 AS root, 0::bigint AS cluster, NULL AS document
+    SELECT 'horizon' AS kind, 0 AS reference,
+           pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS revision, 0 AS root, 0::bigint AS cluster,
+           NULL AS document
     UNION ALL
     {_WITNESS}
     UNION ALL
@@ -67,7 +66,8 @@ class ServerLookout:
     newer one, in whatever order the writers commit. Rows may be reported twice, never missed.
     """
 
-    def __init__(self, connection: sa.Connection) -> None:
+    def __init__(self, connection: sa.Connection, are_others_answered: Callable[[], bool]) -> None:
+        """Prepare the statements; `are_others_answered` is asked about a look that has no answer."""
         # The names are of one session, so that a pooler cannot have another session answer.
         name = uuid4().hex
         # Few rows are ever new, whatever statistics from before a bulk load say. Where many are, parallel
@@ -78,7 +78,9 @@ class ServerLookout:
             f"PREPARE placement_records_{name}(integer[]) AS {_text(_RECORDS.statement)}; "
             f"PREPARE placement_nodes_{name}(integer[], integer) AS {_text(_NODE_PARTS.statement)}"
         )
-        self._driver: Any = connection.connection.dbapi_connection
+        driver: Any = connection.connection.dbapi_connection
+        driver.are_others_answered = are_others_answered
+        self._driver = driver
         self._look = f"EXECUTE placement_look_{name}(%s, %s, %s)"
         self._records = f"EXECUTE placement_records_{name}(%s)"
         self._nodes = f"EXECUTE placement_nodes_{name}(%s, %s)"
@@ -86,13 +88,11 @@ class ServerLookout:
     def rows(
         self, horizon: int, clusters: Collection[int], most_documents: int, *, is_quick: bool
     ) -> Sequence[Any]:
-        usual = self._driver.patience
-        if is_quick:
-            self._driver.patience = _QUICK_SECONDS
+        self._driver.is_quick = is_quick
         try:
             return self._asked(self._look, str(int(horizon)), list(clusters), most_documents)
         finally:
-            self._driver.patience = usual
+            self._driver.is_quick = False
 
     def records(self, ids: Sequence[int]) -> Sequence[Sequence[Any]]:
         return _RECORDS.parted(self._asked(self._records, list(ids)))

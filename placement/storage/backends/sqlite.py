@@ -8,7 +8,7 @@ import re
 import sqlite3
 import threading
 from array import array
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -68,7 +68,7 @@ _CHANGED = records.changed(
     lambda row: sa.func.json(sa.func.json_group_array(row)),
     # Numbers in JSON have 15 digits.
     sa.func.printf(sa.literal_column("'%!.17g'"), tables.inventories.c.allocation_ratio),
-).compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})  # type: ignore[no-untyped-call]
+).compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})
 _LOOK = f"""
     SELECT 'horizon' AS kind, 0 AS reference, value + 1 AS revision, 0 AS root, 0 AS cluster, NULL AS document
       FROM change_counter
@@ -287,7 +287,7 @@ class SQLite(Backend):
 
     # -- looking at what changed --------------------------------------------------------------------
 
-    def lookout(self, connection: sa.Connection) -> FileLookout:
+    def lookout(self, connection: sa.Connection, is_answering: Callable[[], bool]) -> FileLookout:
         return FileLookout(connection)
 
     # -- life ---------------------------------------------------------------------------------------
