@@ -175,9 +175,10 @@ class PostgreSQL(Backend):
 
     def begin_snapshot(self) -> str:
         """Return the beginning, with bounds of its own if the request is short or reading may be long."""
-        if not self._is_hurried() and self._statement_seconds == STATEMENT_SECONDS:
+        seconds = request_scope.remaining(STATEMENT_SECONDS)
+        if not self._is_hurried() and seconds <= self._statement_seconds:
             return _BEGIN_SNAPSHOT
-        return f"{_BEGIN_SNAPSHOT}; {_bounds(request_scope.remaining(STATEMENT_SECONDS), self._lock_seconds)}"
+        return f"{_BEGIN_SNAPSHOT}; {_bounds(seconds, self._lock_seconds)}"
 
     def begin_write(self, connection: sa.Connection) -> str:
         """Return the beginning, with the limits that the deadline of the request sets."""
