@@ -70,8 +70,8 @@ class ServerLookout:
         """Prepare the statements; `are_others_answered` is asked about a look that has no answer."""
         # The names are of one session, so that a pooler cannot have another session answer.
         name = uuid4().hex
-        # Few rows are ever new, whatever statistics from before a bulk load say: to begin a bitmap takes longer
-        # than it helps. Where many are, so do parallel workers of the server.
+        # Few rows are ever new, whatever statistics from before a bulk load say: a bitmap costs more than it
+        # saves. Where many are, parallel workers of the server would take longer to begin than to help.
         connection.exec_driver_sql(
             "SET enable_seqscan = off; SET enable_bitmapscan = off; SET max_parallel_workers_per_gather = 0; "
             f"PREPARE placement_look_{name}(xid8, integer[], integer) AS {_LOOK}; "
