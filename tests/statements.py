@@ -191,6 +191,7 @@ class Scene:
                 "GET /allocation_candidates": search,
                 "GET /allocation_candidates?member_of": f"{search}&member_of={self.root}",
                 "PUT /allocations/{consumer} new": (f"/allocations/{self.new}", self.entry),
+                "GET /allocation_candidates after a claim": search,
                 "PUT /allocations/{consumer} again": (f"/allocations/{self.new}", lambda: self.entry(2, 1)),
                 "POST /allocations 50 new": ("/allocations", lambda: {each: self.entry() for each in many}),
                 "POST /allocations 50 again": (

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from placement.engine.domain import request_scope
 from placement.http.caller_limits import deadline_of
+from placement.server import settings
 from placement.storage.backends import postgresql_driver
 from placement.storage.backends.postgresql_driver import WatchedConnection
 from tests.client import Client
@@ -37,6 +39,21 @@ def test_each_statement_is_given_up_before_the_time_of_the_request_is_over(api: 
     latest = answered + _REQUEST_SECONDS - postgresql_driver._LOOK_SECONDS
     assert max(expiries) < latest
     assert min(expiries) > arrived
+
+
+@pytest.mark.parametrize("seconds", [6, 30, 300])
+def test_requests_that_just_began_send_no_limits_of_their_own(seconds: float, monkeypatch: Any):
+    """The limits of the session end a statement in time."""
+    monkeypatch.setenv("OS_PLACEMENT_DATABASE__CONNECTION", "postgresql://nobody@127.0.0.1/none")
+    monkeypatch.setenv("OS_API__REQUEST_TIMEOUT", str(seconds))
+    backend = settings.open_database(settings.load([])).backend
+    work_seconds = deadline_of(0.0, seconds)
+    monkeypatch.setattr(request_scope, "remaining", lambda most=math.inf: min(most, work_seconds))
+    nothing: Any = None
+    assert "SET" not in backend.begin_write(nothing) + backend.begin_snapshot()
+    monkeypatch.setattr(request_scope, "remaining", lambda most=math.inf: min(most, 0.5))
+    assert "SET" in backend.begin_write(nothing)
+    assert "SET" in backend.begin_snapshot()
 
 
 @pytest.mark.parametrize(("seconds", "work"), [(1, 0.5), (4, 2), (6, 3), (30, 27), (300, 297)])

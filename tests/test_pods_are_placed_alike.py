@@ -17,7 +17,7 @@ from placement.http.registry import registry_of
 from placement.pods.store import statements
 from placement.pods.store.cache import ClusterCache
 from placement.storage import tables
-from placement.storage.backends.backend import Stamped
+from placement.storage.backends.backend import SingleWrite, Stamped
 from placement.storage.database import Database
 from placement.storage.failures import TryAgain
 from tests.client import Client
@@ -191,13 +191,22 @@ def test_what_cannot_be_is_not_done_at_all(services: tuple[Service, Service]):
         assert (after == before) == (what != "nothing"), what
 
 
-def test_the_log_of_the_database_has_why_a_pod_was_refused(services: tuple[Service, Service]):
+def test_the_log_of_the_database_has_why_a_pod_was_refused(
+    services: tuple[Service, Service], monkeypatch: pytest.MonkeyPatch
+):
     service, second = services[0], to_come(services)
     (first, _) = service.sent[-1]
     changes, logged = changes_of(first, second), list[str]()
-    sa.event.listen(
-        service.database.engine, "handle_error", lambda error: logged.append(str(error.original_exception))
-    )
+    send = SingleWrite.send
+
+    def noting(*given: Any) -> Any:
+        try:
+            return send(*given)
+        except Exception as error:
+            logged.append(str(error))
+            raise
+
+    monkeypatch.setattr(SingleWrite, "send", noting)
     taken = "its name, its uid or a CPU of its own is taken"
     reasons = {
         "a pod of that name": taken,
@@ -228,13 +237,17 @@ def to_come(services: tuple[Service, Service]) -> Arrival:
         return {**arrival, "host_revision": int(stamp.scalar_one())}
 
 
-def test_who_has_little_time_left_has_a_pod_written_in_one_round_trip_too(services: tuple[Service, Service]):
+def test_who_has_little_time_left_has_a_pod_written_in_one_round_trip_too(
+    services: tuple[Service, Service], monkeypatch: pytest.MonkeyPatch
+):
     service, arrival = services[0], to_come(services)
     sent: list[str] = []
-    sa.event.listen(service.database.engine, "before_cursor_execute", lambda *given: sent.append(given[2]))
+    send = SingleWrite.send
+    monkeypatch.setattr(SingleWrite, "send", lambda *given: sent.append(given[1]) or send(*given))
     with request_scope.within(10):
         assert statements.place_at_once(service.database, utcnow(), **arrival) is not None
-    (statement,) = (each for each in sent if "EXECUTE placement_place_at_once" in each)
+    (statement,) = sent
+    assert "EXECUTE placement_place_at_once" in statement
     assert "SET LOCAL lock_timeout" in statement
     # The next one on this connection is bound as usual.
     with service.database.read() as connection:

@@ -18,6 +18,7 @@ from placement.storage.failures import OutcomeUnknown
 from tests.client import Client, detail
 from tests.conftest import application_of
 from tests.kubernetes import CLUSTER, cluster_of, pod_manifest
+from tests.patience import eventually
 from tests.server import database_url, postgresql_server
 
 
@@ -43,10 +44,9 @@ def cut_off(url: str, allow: bool) -> None:
     with engine.connect() as connection:
         connection.execute(sa.text(f"ALTER DATABASE {name} ALLOW_CONNECTIONS {allow}"))
         if not allow:
-            connection.execute(
-                sa.text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = :name"),
-                {"name": name},
-            )
+            there = sa.text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = :name")
+            # They are gone a moment later.
+            eventually([], lambda: connection.execute(there, {"name": name}).all())
 
 
 def test_reads_searches_and_writes_answer_503_and_recover(postgresql):

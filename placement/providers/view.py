@@ -28,6 +28,7 @@ from placement.storage.backends.backend import BEFORE_ALL
 from placement.storage.database import Database, Executor
 from placement.storage.feed import FeedBatch
 from placement.storage.follower import Follower
+from placement.storage.records import read_document
 
 # Beyond this many changed providers a fresh load of everything is cheaper than applying changes.
 _RELOAD_ABOVE = 20_000
@@ -63,6 +64,9 @@ class ForestState(NamedTuple):
 
 class ForestKeeper(Follower):
     """One forest; every look at it sees all writes that were committed before."""
+
+    # Above it takes PostgreSQL longer to make documents than to be asked again.
+    most_documents = 30
 
     def __init__(self, database: Database) -> None:
         super().__init__(database, "providers")
@@ -178,7 +182,9 @@ class ForestKeeper(Follower):
                 strangers = bulk.strangers(forest, some)
                 states.append(self.feed.states(some, batch.horizon, others, strangers))
         elif stale:
-            records = self.feed.records(stale)
+            documents = {row.id: row.document for row in batch.changed}
+            brought = [read_document(text) for id_ in stale if (text := documents[id_]) is not None]
+            records = brought or self.feed.records(stale)
         if not (bulk.have_ancestors(forest, states) and self._has_ancestors(records)):
             return False
         # Names come after providers, which may refer to names that are newer than the look.

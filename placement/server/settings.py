@@ -15,6 +15,7 @@ from oslo_policy import opts
 
 from placement.common.secrets import has_password, warn_if_readable, with_password_of
 from placement.engine.domain.errors import PlacementError
+from placement.http.caller_limits import deadline_of
 from placement.http.policy_files import is_set
 from placement.http.worker.lanes import WorkerLimits
 from placement.http.worker.tls import Tls, TlsFiles
@@ -192,7 +193,8 @@ def open_database(settings: cfg.ConfigOpts) -> Database:
         recycle_seconds=options.connection_recycle_time,
         durable=options.sqlite_synchronous,
         attempts=settings.placement.allocation_conflict_retry_count,
-        statement_seconds=settings.api.request_timeout,
+        # The limit of a session, so that requests which just began need none of their own.
+        statement_seconds=deadline_of(0.0, settings.api.request_timeout),
         audits=settings.audit.enabled,
     )
     Retention(database, datetime.timedelta(days=settings.audit.keep_days)).follow()

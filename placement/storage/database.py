@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar, cast
 
 import sqlalchemy as sa
 
@@ -40,6 +40,44 @@ class DeadlinePool(sa.QueuePool):
     @_timeout.setter
     def _timeout(self, seconds: float) -> None:
         self._usual_timeout = seconds
+
+    @contextmanager
+    def entry(self, *, is_new: bool = False) -> Iterator[sa.pool.ConnectionPoolEntry]:
+        """Yield a pooled connection of the driver, for statements that commit by themselves.
+
+        It is looked at, counted and kept as all others, without what SQLAlchemy puts around them: that takes
+        longer than the driver takes for a claim. `is_new`: a new one takes the place of one that may be
+        silent. Raises errors of SQLAlchemy and of the driver.
+        """
+        entry: Any = self._do_get()
+        try:
+            if is_new:
+                entry.invalidate()
+            connection = entry.get_connection()
+            try:
+                self.dispatch.checkout(connection, entry, None)
+            except sa.exc.DisconnectionError as error:
+                self._renew(entry, error, are_all_lost=error.invalidate_pool)
+                entry.get_connection()
+            yield entry
+        except BaseException as error:
+            # A statement that was interrupted may still be running.
+            if not isinstance(error, Exception):
+                entry.invalidate(error)
+            raise
+        finally:
+            self.dispatch.checkin(entry.dbapi_connection, entry)
+            self._do_return_conn(entry)
+
+    def give_up(self, entry: sa.pool.ConnectionPoolEntry, error: BaseException) -> None:
+        """Close a connection that is lost; whatever is older than this will be replaced as well."""
+        self._renew(entry, error, are_all_lost=True)
+
+    def _renew(self, entry: Any, error: BaseException, *, are_all_lost: bool) -> None:
+        # A connection that was made since others were lost says nothing new about them.
+        if are_all_lost and self._invalidate_time < entry.starttime:
+            self._invalidate_time = time.time()
+        entry.invalidate(error)
 
 
 # Its debug lines show whole connection strings, with whatever secrets are in them; the others tell operators
@@ -217,6 +255,15 @@ class Database:
         age = time.monotonic() - connection.info[_OPENED]
         return self._recycle_seconds < 0 or bool(age < self._recycle_seconds)
 
+    def is_answering(self) -> bool:
+        """Return whether a new connection, in the place of one in the pool, is answered."""
+        try:
+            # Connecting asks the server which one it is.
+            with cast(DeadlinePool, self.engine.pool).entry(is_new=True):
+                return True
+        except (sa.exc.SQLAlchemyError, self._driver_error):
+            return False
+
     # -- units of work ------------------------------------------------------------------------------
 
     @contextmanager
@@ -253,24 +300,29 @@ class Database:
                 try:
                     begun.commit()
                 except sa.exc.DBAPIError as error:
-                    self._raise_if_outcome_unknown(error)
+                    # It may be committed where the connection was lost; the server refused otherwise.
+                    if error.connection_invalidated and self.backend.leaves_in_doubt(error.orig or error):
+                        self._raise_outcome_unknown(error)
                     raise
-            self.backend.confirm(connection)
+            self.backend.confirm(connection.info)
         if is_recorded and self.after_records is not None:
             self.after_records()
 
     @contextmanager
     def single_write(self) -> Iterator[SingleWrite]:
         """Yield a connection for one write that commits by itself. Raises as `write` does."""
-        with self.backend.alone(), self.translating(is_write=True), self.engine.connect() as connection:
-            write = SingleWrite(connection)
+        pool = cast(DeadlinePool, self.engine.pool)
+        with self.backend.alone(), self.translating(is_write=True), pool.entry() as entry:
+            write = SingleWrite(entry.dbapi_connection, entry.info)
             try:
                 yield write
-            except sa.exc.DBAPIError as error:
-                if write.is_sent:
-                    self._raise_if_outcome_unknown(error)
+            except self._driver_error as error:
+                if self._is_lost(write.connection, error):
+                    pool.give_up(entry, error)
+                    if write.is_sent and self.backend.leaves_in_doubt(error):
+                        self._raise_outcome_unknown(error)
                 raise
-            self.backend.confirm(connection)
+            self.backend.confirm(entry.info)
         if self.audits and self.after_records is not None:
             self.after_records()
 
@@ -282,11 +334,14 @@ class Database:
 
     # -- errors -------------------------------------------------------------------------------------
 
-    def _raise_if_outcome_unknown(self, error: sa.exc.DBAPIError) -> None:
-        """Raise OutcomeUnknown if what was sent may be committed: the connection was lost, not refused."""
-        if error.connection_invalidated and self.backend.leaves_in_doubt(error.orig or error):
-            self._note(error)
-            raise failures.OutcomeUnknown(_LOST_COMMIT) from error
+    def _is_lost(self, connection: Any, error: BaseException) -> bool:
+        """Return whether a connection of the driver is of no use after this error."""
+        is_lost = self.engine.dialect.is_disconnect(error, connection, None)  # type: ignore[arg-type]
+        return is_lost or self.backend.stays_broken(error)
+
+    def _raise_outcome_unknown(self, error: Exception) -> NoReturn:
+        self._note(error)
+        raise failures.OutcomeUnknown(_LOST_COMMIT) from error
 
     @contextmanager
     def translating(self, *, is_write: bool = False) -> Iterator[None]:

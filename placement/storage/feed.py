@@ -28,12 +28,16 @@ _END = "COMMIT"
 
 
 class Changed(NamedTuple):
-    """A provider that may have changed, with its root and the cluster it belongs to, if any."""
+    """A provider that may have changed, with its root and the cluster it belongs to, if any.
+
+    `document` has everything about it (storage.records), if the look brought that.
+    """
 
     id: int
     revision: int
     root_id: int | None
     cluster_id: int | None
+    document: str | None
 
 
 @dataclass(slots=True)
@@ -64,40 +68,49 @@ class Feed:
         self._lookout: Lookout | None = None
         self._driver_error: type[Exception] = database.engine.dialect.loaded_dbapi.Error
 
-    def look(self, horizon: Horizon, clusters: Collection[int] = ()) -> FeedBatch | None:
+    def look(
+        self, horizon: Horizon, clusters: Collection[int] = (), most_documents: int = 0
+    ) -> FeedBatch | None:
         """Return what may have changed since `horizon`; None if nothing has. Raises Unavailable.
 
-        The look also reports the generation of rules of the `clusters`, given by their ids.
+        The look also reports the generation of rules of the `clusters`, given by their ids. It brings the
+        documents of changed providers, if they are not more than `most_documents`.
         """
         self._drop_outdated()
         if self._connection is not None:
             # Only this connection may be broken; another one is tried below.
             with suppress(sa.exc.SQLAlchemyError, self._driver_error):
-                batch = self._look(self._connection, horizon, clusters, is_quick=True)
+                batch = self._look(self._connection, horizon, clusters, most_documents, is_quick=True)
                 # The look came too late; perhaps this connection leads to a former database.
                 if batch is None or batch.horizon:
                     return batch
             self.close()
         # A failure over a new connection is not tried again: that would take too long.
         with self.session(BEFORE_ALL) as connection:
-            batch = self._look(connection, horizon, clusters, is_quick=False)
+            batch = self._look(connection, horizon, clusters, most_documents, is_quick=False)
         return batch
 
     def _look(
-        self, connection: sa.Connection, horizon: Horizon, clusters: Collection[int], *, is_quick: bool
+        self,
+        connection: sa.Connection,
+        horizon: Horizon,
+        clusters: Collection[int],
+        most_documents: int,
+        *,
+        is_quick: bool,
     ) -> FeedBatch | None:
         server, batch, is_late = connection.info[HISTORY_KEY], FeedBatch(), False
         assert self._lookout is not None
-        rows = self._lookout.rows(horizon, clusters, is_quick=is_quick)
+        rows = self._lookout.rows(horizon, clusters, most_documents, is_quick=is_quick)
         if rows is None:
             return None
-        for kind, reference, revision, root_id, cluster_id in rows:
+        for kind, reference, revision, root_id, cluster_id, document in rows:
             if kind == "horizon":
                 batch.horizon = Horizon(revision, "")
             elif kind == "history":
                 batch.witness = f"{revision}/{cluster_id}"
             elif kind == "changed":
-                batch.changed.append(Changed(reference, revision, root_id, cluster_id))
+                batch.changed.append(Changed(reference, revision, root_id, cluster_id, document))
             elif kind == "rules":
                 batch.rules_generations[reference] = revision
             elif kind == PROVIDER_DELETED:
@@ -127,7 +140,7 @@ class Feed:
 
     def _connect(self) -> sa.Connection:
         self._connection = self._database.engine.connect()
-        self._lookout = self._database.backend.lookout(self._connection)
+        self._lookout = self._database.backend.lookout(self._connection, self._database.is_answering)
         return self._connection
 
     def horizon(self, snapshot: sa.Connection) -> Horizon:

@@ -29,8 +29,11 @@ class Follower(ABC):
     """A memory in step with the database, which looks before each use and never guesses.
 
     `horizon` is the stamp to look from, None as long as nothing is remembered. `clusters` are the ids of
-    clusters with generations of rules that every look should report.
+    clusters with generations of rules that every look should report. A look brings the documents of at most
+    `most_documents` providers.
     """
+
+    most_documents = 0
 
     def __init__(self, database: Database, remembered: str) -> None:
         """Take the database; `remembered` is the name of the memory, for callers that have to wait."""
@@ -79,7 +82,7 @@ class Follower(ABC):
         for _ in range(_ROUNDS):
             if self.horizon is None:
                 break
-            look = self.feed.look(self.horizon, self.clusters)
+            look = self.feed.look(self.horizon, self.clusters, self.most_documents)
             if look is None:
                 return
             self._rows.inc(len(look.changed) + len(look.deleted))

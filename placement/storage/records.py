@@ -11,6 +11,7 @@ from itertools import starmap
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, Protocol
 
+import orjson
 import sqlalchemy as sa
 
 from placement.engine.domain.inventories import Inventory
@@ -218,6 +219,57 @@ def _assemble(parts: Sequence[Iterable[Any]]) -> list[forest_providers.ProviderR
 @lru_cache(maxsize=4096)
 def _ids_in(text: str) -> frozenset[int]:
     return frozenset(map(int, text.split(_SEPARATOR)))
+
+
+# Everything about a provider as one JSON text, for the looks that bring what changed.
+
+
+def changed(
+    since: sa.ColumnElement[int],
+    most_documents: sa.ColumnElement[int],
+    array: Callable[..., Any],
+    arrays: Callable[..., Any],
+    ratio: sa.ColumnElement[Any],
+) -> sa.Select[Any]:
+    """Return the rows of a look (storage.feed) for providers with that stamp or a newer one.
+
+    They have documents unless they are more than `most_documents`. A database has functions of its own for an
+    `array` of columns and for the array of `arrays` of many rows, and an exact form of an allocation `ratio`.
+    """
+    provider, other = tables.providers.c, tables.providers.alias().c
+    amounts = [ratio if each.name == "allocation_ratio" else each for each in _inventory_columns()]
+
+    def all_of(table: sa.Table, members: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+        return sa.select(members).where(table.c.resource_provider_id == provider.id).scalar_subquery()
+
+    some = sa.select(other.id).where(other.revision >= since).limit(most_documents + 1)
+    are_few = sa.select(sa.func.count()).select_from(some.subquery()).scalar_subquery() <= most_documents
+    document = array(
+        *_provider_columns(),
+        all_of(tables.inventories, arrays(array(*amounts))),
+        all_of(tables.provider_traits, _joined(tables.provider_traits.c.trait_id)),
+        all_of(tables.provider_aggregates, _joined(tables.provider_aggregates.c.aggregate_id)),
+    )
+    return sa.select(
+        sa.literal("changed"),
+        provider.id,
+        revision_number(),
+        provider.root_provider_id,
+        provider.cluster_id,
+        sa.case((are_few, sa.cast(document, sa.Text))),
+    ).where(provider.revision >= since)
+
+
+def read_document(text: str) -> forest_providers.ProviderRecord:
+    """Return the provider of a document."""
+    *row, offers, traits, aggregates = orjson.loads(text)
+    amounts = ((*integers, float(ratio)) for *integers, ratio in offers or ())
+    return forest_providers.ProviderRecord(
+        forest_providers.ProviderRow(*row),
+        tuple(starmap(_inventory_row, amounts)),
+        _ids_in(traits) if traits else _NOTHING,
+        _ids_in(aggregates) if aggregates else _NOTHING,
+    )
 
 
 # Several queries as one statement: one round trip, and all of them see one state of the database.

@@ -47,6 +47,12 @@ class Relay:
             for line in self._lines:
                 line.is_frozen.set()
 
+    def thaw(self) -> None:
+        """Let everything pass again, also what was sent meanwhile."""
+        with self._lock:
+            for line in self._lines:
+                line.is_frozen.clear()
+
     def drop(self) -> None:
         """Close the connections there are."""
         with self._lock:

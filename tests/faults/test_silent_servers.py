@@ -7,12 +7,21 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from threading import Semaphore
+from typing import Any
 
 import pytest
 
+from placement.storage import schema
+from placement.storage.backends.backend import Horizon
+from placement.storage.database import Database
+from placement.storage.feed import Feed
 from tests.faults.cluster import Cluster, cluster
 from tests.faults.ledger import await_recovery, claim_body, make_providers, storm, violations
 from tests.faults.relay import Relay, relay_to
+from tests.patience import eventually
 from tests.probes import figure
 from tests.server import RunningServer, running_service
 from tests.service import Service
@@ -55,6 +64,90 @@ def test_connections_that_go_silent_are_given_up(relay: Relay, served: RunningSe
     assert "None" not in ledger.statuses
     assert ledger.faults() == 0, ledger.statuses
     assert violations(service, providers, ledger) == []
+
+
+def test_a_search_is_answered_though_all_connections_are_silent_for_ever(postgresql: Cluster, relay: Relay):
+    """The request has time enough for each of them to be waited for, one after the other."""
+    environment = {"OS_API__REQUEST_TIMEOUT": "60"}
+    with running_service(postgresql.url(port=relay.port), workers=1, environment=environment) as served:
+        service = Service(served.url)
+        make_providers(service, 1)
+        assert service.call("GET", _SEARCH).status == 200
+
+        def are_several_idle() -> bool:
+            with ThreadPoolExecutor() as threads:
+                list(threads.map(lambda _: service.call("GET", "/resource_providers"), range(8)))
+            return figure(served.url, "placement_database_connections", state="idle") > 2
+
+        # Looks keep a connection, and other threads of the service may want one.
+        eventually(True, are_several_idle)
+        relay.freeze()
+        assert service.call("GET", _SEARCH).status == 200
+
+
+@pytest.fixture
+def database(postgresql: Cluster, relay: Relay) -> Iterator[Database]:
+    made = Database(postgresql.url(port=relay.port) + "?connect_timeout=2")
+    schema.upgrade(made)
+    yield made
+    made.dispose()
+
+
+def looking(feed: Feed) -> tuple[int, Horizon]:
+    """Return the process of the server that a feed looks through, and where it looks from."""
+    with feed.one_state() as connection:
+        driver: Any = connection.connection.dbapi_connection
+        return driver.get_backend_pid(), feed.horizon(connection)
+
+
+def test_looks_are_waited_for_while_no_other_statement_is_answered(
+    database: Database, relay: Relay, monkeypatch: pytest.MonkeyPatch
+):
+    """A server that answers nobody is slow; new connections to it would make it slower."""
+    answers: list[bool] = []
+    is_answering = Database.is_answering
+
+    def noting(asked: Database) -> bool:
+        answers.append(is_answering(asked))
+        return answers[-1]
+
+    monkeypatch.setattr(Database, "is_answering", noting)
+    with closing(Feed(database)) as feed, ThreadPoolExecutor() as threads:
+        process, horizon = looking(feed)
+        relay.refuses = True
+        relay.freeze()
+        look = threads.submit(feed.look, horizon)
+        eventually(True, lambda: len(answers) > 1)
+        relay.thaw()
+        look.result()
+        relay.refuses = False
+        assert looking(feed)[0] == process
+    assert not any(answers)
+
+
+def test_silent_looks_are_doubted_one_at_a_time(
+    database: Database, relay: Relay, monkeypatch: pytest.MonkeyPatch
+):
+    doubted, may_go_on = Semaphore(0), Semaphore(0)
+    is_answering = Database.is_answering
+
+    def held(asked: Database) -> bool:
+        doubted.release()
+        may_go_on.acquire()
+        return is_answering(asked)
+
+    monkeypatch.setattr(Database, "is_answering", held)
+    with closing(Feed(database)) as one, closing(Feed(database)) as other, ThreadPoolExecutor() as threads:
+        found = [(feed, *looking(feed)) for feed in (one, other)]
+        relay.freeze()
+        looks = [threads.submit(feed.look, horizon) for feed, _, horizon in found]
+        doubted.acquire()
+        # The other look has no answer either, and the watch passes by several times.
+        assert not doubted.acquire(timeout=4)
+        may_go_on.release(2)
+        for look in looks:
+            look.result()
+        assert all(looking(feed)[0] != process for feed, process, _ in found)
 
 
 def test_connections_dropped_and_delayed(relay: Relay, served: RunningServer):

@@ -10,7 +10,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import sqlalchemy as sa
@@ -24,16 +24,24 @@ LOG = logging.getLogger(__name__)
 
 
 class SingleWrite:
-    """A connection for one write that commits by itself."""
+    """A connection of the driver for one write that commits by itself; `info` is kept with it."""
 
-    def __init__(self, connection: sa.Connection) -> None:
+    def __init__(self, connection: Any, info: dict[str, Any]) -> None:
         self.connection = connection
+        self.info = info
         self.is_sent = False
 
-    def send(self, statement: str, parameters: Any = None) -> Any:
-        """Run the statement that commits. From here on a lost connection leaves the outcome unknown."""
+    def prepare(self, statement: str) -> None:
+        """Run a statement that the one that commits needs."""
+        with closing(self.connection.cursor()) as cursor:
+            cursor.execute(statement)
+
+    def send(self, statement: str, parameters: Sequence[Any] = ()) -> Any:
+        """Return the row of the statement that commits. From here on a loss leaves the outcome unknown."""
         self.is_sent = True
-        return self.connection.exec_driver_sql(statement, parameters)
+        with closing(self.connection.cursor()) as cursor:
+            cursor.execute(statement, parameters)
+            return cursor.fetchone()
 
 
 class Stamped(NamedTuple):
@@ -50,12 +58,16 @@ class Stamped(NamedTuple):
 class Lookout(Protocol):
     """A connection that was prepared for looking at what changed."""
 
-    def rows(self, horizon: int, clusters: Collection[int], *, is_quick: bool) -> Sequence[Any] | None:
+    def rows(
+        self, horizon: int, clusters: Collection[int], most_documents: int, *, is_quick: bool
+    ) -> Sequence[Any] | None:
         """Return the rows of a look (storage.feed) since `horizon`; None if surely nothing changed.
 
-        The look also reports the generation of rules of the `clusters`, given by their ids.
+        The look also reports the generation of rules of the `clusters`, given by their ids. If at most
+        `most_documents` providers changed, each comes with its document (storage.records).
 
-        `is_quick`: do not wait long for the answer. Raises errors of SQLAlchemy and of the driver.
+        `is_quick`: give up a connection that is silent where others are not. Raises errors of SQLAlchemy and
+        of the driver.
         """
 
     def records(self, ids: Sequence[int]) -> Sequence[Sequence[Any]]:
@@ -138,8 +150,11 @@ class Backend(ColumnReader, Protocol):
     ) -> None:
         """Run an insert, with VALUES of one row, for some rows, as the last statement before the commit."""
 
-    def confirm(self, connection: sa.Connection) -> None:
-        """Raise OutcomeUnknown after a commit if the server may have stopped being the database."""
+    def confirm(self, info: Mapping[str, Any]) -> None:
+        """Raise OutcomeUnknown after a commit on what may not be the database any more.
+
+        `info` is what is kept with the connection.
+        """
         return
 
     def is_writable(self, connection: sa.Connection) -> bool:
@@ -217,8 +232,11 @@ class Backend(ColumnReader, Protocol):
     moment: ClassVar[str]
     is_later: ClassVar[str]
 
-    def lookout(self, connection: sa.Connection) -> Lookout:
-        """Prepare a connection for looks; it is only read from."""
+    def lookout(self, connection: sa.Connection, is_answering: Callable[[], bool]) -> Lookout:
+        """Prepare a connection for looks; it is only read from.
+
+        `is_answering` returns whether a new connection is answered. It is asked if this one is silent.
+        """
 
     # -- documents ----------------------------------------------------------------------------------
 

@@ -39,6 +39,8 @@ _CONNECT_SECONDS, _LEAST_CONNECT_SECONDS = 5, 2
 _LATER_SECONDS = 0.5
 # A connection that was idle for longer is asked whether it still works; a shorter one if anything came in.
 _FRESH_SECONDS = 10
+# If one was silent, those that were idle meanwhile are asked, and not waited for long: others are answered.
+_SILENT_SECONDS = 1
 _TRANSPORT = {
     "connect_timeout": _CONNECT_SECONDS,
     "keepalives": 1,
@@ -90,6 +92,7 @@ class PostgreSQL(Backend):
         self._statement_seconds = min(statement_seconds, STATEMENT_SECONDS)
         self._lock_seconds = min(_LOCK_SECONDS, self._statement_seconds)
         self.where = described_server(url)
+        self._found_silent_at = -math.inf
 
     # -- connections --------------------------------------------------------------------------------
 
@@ -145,13 +148,15 @@ class PostgreSQL(Backend):
 
         A server that goes away closes its end, which shows without asking it.
         """
+        is_suspect = time.monotonic() - idle_seconds < self._found_silent_at
         incoming = select.poll()
         try:
             # The driver has no file descriptor for a connection that it has closed itself.
             incoming.register(connection.fileno(), select.POLLIN)
-            if idle_seconds < _FRESH_SECONDS and not incoming.poll(0):
+            if idle_seconds < _FRESH_SECONDS and not is_suspect and not incoming.poll(0):
                 return
-            patience, connection.patience = connection.patience, _CONNECT_SECONDS
+            seconds = _SILENT_SECONDS if is_suspect else _CONNECT_SECONDS
+            patience, connection.patience = connection.patience, seconds
             dialect.do_ping(connection)
             connection.patience = patience
         except Exception as error:
@@ -170,9 +175,10 @@ class PostgreSQL(Backend):
 
     def begin_snapshot(self) -> str:
         """Return the beginning, with bounds of its own if the request is short or reading may be long."""
-        if not self._is_hurried() and self._statement_seconds == STATEMENT_SECONDS:
+        seconds = request_scope.remaining(STATEMENT_SECONDS)
+        if not self._is_hurried() and seconds <= self._statement_seconds:
             return _BEGIN_SNAPSHOT
-        return f"{_BEGIN_SNAPSHOT}; {_bounds(request_scope.remaining(STATEMENT_SECONDS), self._lock_seconds)}"
+        return f"{_BEGIN_SNAPSHOT}; {_bounds(seconds, self._lock_seconds)}"
 
     def begin_write(self, connection: sa.Connection) -> str:
         """Return the beginning, with the limits that the deadline of the request sets."""
@@ -310,8 +316,14 @@ class PostgreSQL(Backend):
                 numbers.byteswap()
         return found
 
-    def lookout(self, connection: sa.Connection) -> ServerLookout:
-        return ServerLookout(connection)
+    def lookout(self, connection: sa.Connection, is_answering: Callable[[], bool]) -> ServerLookout:
+        def are_others_answered() -> bool:
+            if not is_answering():
+                return False
+            self._found_silent_at = time.monotonic()
+            return True
+
+        return ServerLookout(connection, are_others_answered)
 
 
 def _bounds(statement_seconds: float, lock_seconds: float) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
+import psycopg2.errors
 
 from placement.storage import json_text
 from placement.storage.backends.backend import HISTORY_KEY, SingleWrite, Stamped
@@ -26,7 +26,7 @@ from placement.storage.tables import CONTENT, RISE_FITS
 def claim(write: SingleWrite, claims: NewClaims, limits: str) -> bool:
     """Claim for new consumers (allocations.new_claims); return False if it does nothing.
 
-    `limits` are statements that bound its time, empty for the usual bounds. Raises errors of SQLAlchemy.
+    `limits` are statements that bound its time, empty for the usual bounds. Raises errors of the driver.
     """
     return _run("placement_claim_at_once", write, claims, limits) is not None
 
@@ -34,40 +34,37 @@ def claim(write: SingleWrite, claims: NewClaims, limits: str) -> bool:
 def place(write: SingleWrite, pod: NewPod, limits: str) -> Stamped | None:
     """Place a new pod on a node (pods.store.statements); return the stamps, None if that cannot be.
 
-    `limits` as for `claim`. Raises errors of SQLAlchemy.
+    `limits` as for `claim`. Raises errors of the driver.
     """
     row = _run("placement_place_at_once", write, pod, limits)
     if row is None:
         return None
-    server = str(write.connection.info[HISTORY_KEY])
+    server = str(write.info[HISTORY_KEY])
     return Stamped(row[0], server, frozenset((id_, stamp) for id_, stamp in row[1]))
 
 
-_NOT_A_NUMBER = "22P02"
 _TEXT = Path(__file__).with_suffix(".sql").read_text()
 STATEMENTS = _TEXT.replace(":RISE_FITS", RISE_FITS).replace(":CONTENT", CONTENT)
 # Prepared once per connection: planning them would cost more than running them. A pooler may have given the
-# session to another client before. The driver takes % for the start of a parameter.
-_PREPARE = f"DEALLOCATE ALL; {STATEMENTS}".replace("%", "%%")
+# session to another client before.
+_PREPARE = f"DEALLOCATE ALL; {STATEMENTS}"
 _ARE_PREPARED = "placement_claims_are_prepared"
 
 
 def _run(name: str, write: SingleWrite, claims: NewClaims, limits: str) -> Any:
-    connection = write.connection
-    if name in connection.info:
+    if name in write.info:
         return _sent(name, write, claims, limits)
+    if _ARE_PREPARED not in write.info:
+        write.prepare(_PREPARE)
+        write.info[_ARE_PREPARED] = True
+    # The plan is made now and kept, so it must not depend on the present size of the tables.
+    write.prepare("SET enable_seqscan = off")
     try:
-        if _ARE_PREPARED not in connection.info:
-            connection.exec_driver_sql(_PREPARE)
-            connection.info[_ARE_PREPARED] = True
-        # The plan is made now and kept, so it must not depend on the present size of the tables.
-        connection.exec_driver_sql("SET enable_seqscan = off")
         row = _sent(name, write, claims, limits)
-        connection.exec_driver_sql("RESET enable_seqscan")
-    except sa.exc.DBAPIError:
-        connection.invalidate()
-        raise
-    connection.info[name] = True
+    finally:
+        if not write.connection.closed:
+            write.prepare("RESET enable_seqscan")
+    write.info[name] = True
     return row
 
 
@@ -76,8 +73,6 @@ def _sent(name: str, write: SingleWrite, claims: NewClaims, limits: str) -> Any:
     # Statements of one message are one transaction, so the limits hold for the claim and for nothing else.
     statement = f"{limits}; EXECUTE {name}(%s)" if limits else f"EXECUTE {name}(%s)"
     try:
-        return write.send(statement, (json_text.written(claims),)).one()
-    except sa.exc.DBAPIError as error:
-        if getattr(error.orig, "pgcode", None) == _NOT_A_NUMBER:
-            return None
-        raise
+        return write.send(statement, (json_text.written(claims),))
+    except psycopg2.errors.InvalidTextRepresentation:
+        return None

@@ -8,6 +8,9 @@ nothing of Python can interrupt it. So every connection notes until when its pre
 one thread per process shuts the sockets of late connections. The statement then fails as when the server had
 gone. TCP's own timeouts do not help here: a server that is stopped or behind a dead proxy still acknowledges
 what it is sent.
+
+A quick statement, such as a look at what changed, takes a millisecond. After two seconds it is doubted: if a
+new connection is answered meanwhile, the silent one is cut. A server that is stopped answers neither.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import uuid
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from operator import itemgetter
 from typing import Any
 
 import psycopg2
@@ -37,6 +41,7 @@ from placement.engine.domain import request_scope
 _PATIENCE_SECONDS = 35.0
 # The time that the server gets beyond the deadline of the request, so that it can answer.
 GRACE_SECONDS = 2.0
+_QUICK_SECONDS = 2.0
 _LOOK_SECONDS = 0.25
 
 
@@ -44,12 +49,16 @@ class WatchedConnection(psycopg2.extensions.connection):  # type: ignore[misc]
     """A connection that ends its statements after `patience` seconds, or soon after the deadline."""
 
     patience = _PATIENCE_SECONDS
+    # Whether the statements that begin now are quick ones.
+    is_quick = False
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.autocommit = True
         self.cursor_factory = WatchedCursor
-        self.expires = math.inf
+        self.expires = self.doubted = math.inf
+        # Asked about a quick statement without an answer: whether others are answered.
+        self.are_others_answered: Callable[[], bool] = bool
         # To be sent in one message with the end of the present transaction.
         self.last_statement = b""
         # A second descriptor for the socket: libpq may close its own at any time, and the number would then
@@ -74,8 +83,10 @@ class WatchedConnection(psycopg2.extensions.connection):  # type: ignore[misc]
         return last
 
     def allow(self) -> None:
-        """Note until when the statement that begins now may run."""
+        """Note until when the statement that begins now may run, and from when it is doubted."""
         now = time.monotonic()
+        if self.is_quick:
+            self.doubted = now + _QUICK_SECONDS
         self.expires = min(now + self.patience, max(now, request_scope.deadline()) + GRACE_SECONDS)
 
     def close(self) -> None:
@@ -86,7 +97,7 @@ class WatchedConnection(psycopg2.extensions.connection):  # type: ignore[misc]
 
     def cut(self) -> None:
         """Shut the socket, which ends all waiting for it; the caller holds the lock of the watch."""
-        self.expires = math.inf
+        self.expires = self.doubted = math.inf
         if self._line is None:
             return
         # Open no descriptor: there may be none left, and the thread must not go on waiting.
@@ -113,7 +124,7 @@ class WatchedCursor(psycopg2.extensions.cursor):  # type: ignore[misc]
         try:
             run(query, given)
         finally:
-            connection.expires = math.inf
+            connection.expires = connection.doubted = math.inf
 
 
 class _Watch:
@@ -124,6 +135,7 @@ class _Watch:
         self.lock = threading.RLock()
         self._connections: weakref.WeakSet[WatchedConnection] = weakref.WeakSet()
         self._thread: threading.Thread | None = None
+        self._doubt: threading.Thread | None = None
 
     def over(self, connection: WatchedConnection) -> None:
         """Watch one more connection."""
@@ -138,6 +150,7 @@ class _Watch:
         while True:
             time.sleep(_LOOK_SECONDS)
             self._cut_expired()
+            self._settle_doubt()
 
     def _cut_expired(self) -> None:
         # Apart from the loop, which would keep the last connections from being collected while it sleeps.
@@ -148,6 +161,26 @@ class _Watch:
             with self.lock:
                 # Its statement may have ended in the meantime.
                 if connection.expires < time.monotonic():
+                    connection.cut()
+
+    def _settle_doubt(self) -> None:
+        """Ask about the statement that is doubted longest; about one at a time, as all may be slow."""
+        if self._doubt is not None and self._doubt.is_alive():
+            return
+        with self.lock:
+            doubts = [(each.doubted, each) for each in self._connections]
+        since, connection = min(doubts, key=itemgetter(0), default=(math.inf, None))
+        if since < time.monotonic():
+            self._doubt = threading.Thread(
+                target=self._cut_silent, args=(connection, since), name="database doubt", daemon=True
+            )
+            self._doubt.start()
+
+    def _cut_silent(self, connection: WatchedConnection, since: float) -> None:
+        if connection.are_others_answered():
+            with self.lock:
+                # Its statement may have ended, and another one begun.
+                if connection.doubted == since:
                     connection.cut()
 
 

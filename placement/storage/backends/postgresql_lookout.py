@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from typing import Any
 from uuid import uuid4
@@ -10,29 +10,13 @@ from uuid import uuid4
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from placement.storage import records
+from placement.storage import records, tables
 
-# A look is quick; one that takes longer may wait on a dead connection.
-_QUICK_SECONDS = 5.0
 # The witness of the history. On PostgreSQL the only row of this table never changes.
 _WITNESS = (
     "SELECT 'history' AS kind, 0 AS reference, xmin::text::bigint AS revision, 0 AS root, "
-    "tableoid::bigint AS cluster FROM change_counter"
+    "tableoid::bigint AS cluster, NULL AS document FROM change_counter"
 )
-_LOOK = f"""
-    SELECT 'horizon' AS kind, 0 AS reference,
-           pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS revision, 0 AS root, 0::bigint AS cluster
-    UNION ALL
-    {_WITNESS}
-    UNION ALL
-    SELECT 'changed', id, revision::text::bigint, root_provider_id, cluster_id
-      FROM resource_providers WHERE revision >= $1
-    UNION ALL
-    SELECT kind, reference, revision::text::bigint, 0, 0 FROM changes WHERE revision >= $1
-    UNION ALL
-    SELECT 'rules', id, rules_generation::bigint, 0, 0
-      FROM clusters WHERE id = ANY($2) AND rules_generation > 0
-"""
 
 
 def _is_given(column: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
@@ -40,11 +24,32 @@ def _is_given(column: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
 
 
 @cache
-def _text(statement: sa.CompoundSelect[Any]) -> str:
+def _text(statement: sa.SelectBase) -> str:
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
     return str(statement.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
 
 
+_CHANGED = records.changed(
+    sa.literal_column("$1"),
+    sa.literal_column("$3", sa.Integer),
+    sa.func.json_build_array,
+    sa.func.json_agg,
+    tables.inventories.c.allocation_ratio,
+)
+_LOOK = f"""
+    SELECT 'horizon' AS kind, 0 AS reference,
+           pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS revision, 0 AS root, 0::bigint AS cluster,
+           NULL AS document
+    UNION ALL
+    {_WITNESS}
+    UNION ALL
+    {_text(_CHANGED)}
+    UNION ALL
+    SELECT kind, reference, revision::text::bigint, 0, 0, NULL FROM changes WHERE revision >= $1
+    UNION ALL
+    SELECT 'rules', id, rules_generation::bigint, 0, 0, NULL
+      FROM clusters WHERE id = ANY($2) AND rules_generation > 0
+"""
 _RECORDS = records.everything_about(_is_given)
 _NODE_PARTS = records.together(_is_given, sa.literal_column("$2", sa.Integer))
 HORIZON = f"""
@@ -61,30 +66,33 @@ class ServerLookout:
     newer one, in whatever order the writers commit. Rows may be reported twice, never missed.
     """
 
-    def __init__(self, connection: sa.Connection) -> None:
+    def __init__(self, connection: sa.Connection, are_others_answered: Callable[[], bool]) -> None:
+        """Prepare the statements; `are_others_answered` is asked about a look that has no answer."""
         # The names are of one session, so that a pooler cannot have another session answer.
         name = uuid4().hex
-        # Few rows are ever new, whatever statistics from before a bulk load say. Where many are, parallel
-        # workers of the server would take longer to begin than to help.
+        # Few rows are ever new, whatever statistics from before a bulk load say: a bitmap costs more than it
+        # saves. Where many are, parallel workers of the server would take longer to begin than to help.
         connection.exec_driver_sql(
-            "SET enable_seqscan = off; SET max_parallel_workers_per_gather = 0; "
-            f"PREPARE placement_look_{name}(xid8, integer[]) AS {_LOOK}; "
+            "SET enable_seqscan = off; SET enable_bitmapscan = off; SET max_parallel_workers_per_gather = 0; "
+            f"PREPARE placement_look_{name}(xid8, integer[], integer) AS {_LOOK}; "
             f"PREPARE placement_records_{name}(integer[]) AS {_text(_RECORDS.statement)}; "
             f"PREPARE placement_nodes_{name}(integer[], integer) AS {_text(_NODE_PARTS.statement)}"
         )
-        self._driver: Any = connection.connection.dbapi_connection
-        self._look = f"EXECUTE placement_look_{name}(%s, %s)"
+        driver: Any = connection.connection.dbapi_connection
+        driver.are_others_answered = are_others_answered
+        self._driver = driver
+        self._look = f"EXECUTE placement_look_{name}(%s, %s, %s)"
         self._records = f"EXECUTE placement_records_{name}(%s)"
         self._nodes = f"EXECUTE placement_nodes_{name}(%s, %s)"
 
-    def rows(self, horizon: int, clusters: Collection[int], *, is_quick: bool) -> Sequence[Any]:
-        usual = self._driver.patience
-        if is_quick:
-            self._driver.patience = _QUICK_SECONDS
+    def rows(
+        self, horizon: int, clusters: Collection[int], most_documents: int, *, is_quick: bool
+    ) -> Sequence[Any]:
+        self._driver.is_quick = is_quick
         try:
-            return self._asked(self._look, str(int(horizon)), list(clusters))
+            return self._asked(self._look, str(int(horizon)), list(clusters), most_documents)
         finally:
-            self._driver.patience = usual
+            self._driver.is_quick = False
 
     def records(self, ids: Sequence[int]) -> Sequence[Sequence[Any]]:
         return _RECORDS.parted(self._asked(self._records, list(ids)))

@@ -17,7 +17,7 @@ from sqlalchemy.dialects import sqlite
 
 from placement.engine.domain import request_scope
 from placement.engine.forest.providers import NumberColumn
-from placement.storage import failures, records
+from placement.storage import failures, records, tables
 from placement.storage.backends import sqlite_claims
 from placement.storage.backends.backend import HISTORY_KEY, Backend, SingleWrite
 from placement.storage.backends.sqlite_turn import WriterTurn
@@ -62,18 +62,26 @@ def _code(error: BaseException) -> int | None:
 
 # How SQLite shows what changed: writers are serial, so a counter is the stamp. The second part is the witness
 # of the history.
-_LOOK = """
-    SELECT 'horizon' AS kind, 0 AS reference, value + 1 AS revision, 0 AS root, 0 AS cluster
+_CHANGED = records.changed(
+    sa.literal_column(":horizon"),
+    sa.literal_column(":most"),
+    sa.func.json_array,
+    # The value of a subquery would pass for a text.
+    lambda row: sa.func.json(sa.func.json_group_array(row)),
+    # Numbers in JSON have 15 digits.
+    sa.func.printf(sa.literal_column("'%!.17g'"), tables.inventories.c.allocation_ratio),
+).compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})
+_LOOK = f"""
+    SELECT 'horizon' AS kind, 0 AS reference, value + 1 AS revision, 0 AS root, 0 AS cluster, NULL AS document
       FROM change_counter
     UNION ALL
-    SELECT 'history', 0, schema_version, 0, 0 FROM pragma_schema_version
+    SELECT 'history', 0, schema_version, 0, 0, NULL FROM pragma_schema_version
     UNION ALL
-    SELECT 'changed', id, revision, root_provider_id, cluster_id
-      FROM resource_providers WHERE revision >= :horizon
+    {_CHANGED}
     UNION ALL
-    SELECT kind, reference, revision, 0, 0 FROM changes WHERE revision >= :horizon
+    SELECT kind, reference, revision, 0, 0, NULL FROM changes WHERE revision >= :horizon
     UNION ALL
-    SELECT 'rules', id, rules_generation, 0, 0
+    SELECT 'rules', id, rules_generation, 0, 0, NULL
       FROM clusters WHERE rules_generation > 0 AND id IN (SELECT value FROM json_each(:clusters))
 """
 _HORIZON = "SELECT value + 1, schema_version, 0 FROM change_counter, pragma_schema_version"
@@ -100,11 +108,13 @@ class FileLookout:
         self._connection = connection
         self._data_version: int | None = None
 
-    def rows(self, horizon: int, clusters: Collection[int], *, is_quick: bool) -> Sequence[Any] | None:
+    def rows(
+        self, horizon: int, clusters: Collection[int], most_documents: int, *, is_quick: bool
+    ) -> Sequence[Any] | None:
         version = self._connection.exec_driver_sql("PRAGMA data_version").scalar_one()
         if version == self._data_version:
             return None
-        given = {"horizon": int(horizon), "clusters": json.dumps(list(clusters))}
+        given = {"horizon": int(horizon), "clusters": json.dumps(list(clusters)), "most": most_documents}
         rows = self._connection.exec_driver_sql(_LOOK, given).all()
         self._data_version = version
         return rows
@@ -190,11 +200,9 @@ class SQLite(Backend):
 
     def begin_write(self, connection: sa.Connection) -> str:
         """Return the beginning, waiting for writers of other processes no longer than the request has."""
-        seconds = request_scope.remaining(_BUSY_SECONDS)
-        if connection.info.get(_PATIENCE, _BUSY_SECONDS) != seconds:
-            connection.exec_driver_sql(f"PRAGMA busy_timeout={max(1, round(seconds * 1000))}")
+        for setting in _new_patience(connection.info):
+            connection.exec_driver_sql(setting)
             connection.rollback()
-            connection.info[_PATIENCE] = seconds
         return _BEGIN_WRITE
 
     def run_last(
@@ -202,9 +210,9 @@ class SQLite(Backend):
     ) -> None:
         connection.execute(insert, rows)
 
-    def confirm(self, connection: sa.Connection) -> None:
+    def confirm(self, info: Mapping[str, Any]) -> None:
         """Raise OutcomeUnknown if the file was removed or replaced meanwhile."""
-        if not self.is_present(connection.info[HISTORY_KEY]):
+        if not self.is_present(info[HISTORY_KEY]):
             raise OutcomeUnknown(_REPLACED)
 
     def is_writable(self, connection: sa.Connection) -> bool:
@@ -247,13 +255,9 @@ class SQLite(Backend):
         self, single_write: Callable[[], AbstractContextManager[SingleWrite]], claims: NewClaims
     ) -> bool:
         with single_write() as write:
-            try:
-                return sqlite_claims.claim(write, self.begin_write(write.connection), claims)
-            except sqlite3.Error as error:
-                # SQLAlchemy sees only the errors of statements that went through it.
-                if self.stays_broken(error):
-                    write.connection.invalidate()
-                raise
+            for statement in (*_new_patience(write.info), _BEGIN_WRITE):
+                write.prepare(statement)
+            return sqlite_claims.claim(write, claims)
 
     @staticmethod
     def insert_or_ignore(table: sa.Table) -> Any:
@@ -289,7 +293,7 @@ class SQLite(Backend):
 
     # -- looking at what changed --------------------------------------------------------------------
 
-    def lookout(self, connection: sa.Connection) -> FileLookout:
+    def lookout(self, connection: sa.Connection, is_answering: Callable[[], bool]) -> FileLookout:
         return FileLookout(connection)
 
     # -- life ---------------------------------------------------------------------------------------
@@ -310,3 +314,15 @@ class SQLite(Backend):
             if not str(self._file).startswith("file:"):
                 os.close(os.open(self._file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         sqlite3.connect(self._file).close()
+
+
+def _new_patience(info: dict[str, Any]) -> Sequence[str]:
+    """Return the statement that bounds waits for writers of other processes, none where that bound is set.
+
+    `info` is what is kept with the connection.
+    """
+    seconds = request_scope.remaining(_BUSY_SECONDS)
+    if info.get(_PATIENCE, _BUSY_SECONDS) == seconds:
+        return ()
+    info[_PATIENCE] = seconds
+    return (f"PRAGMA busy_timeout={max(1, round(seconds * 1000))}",)

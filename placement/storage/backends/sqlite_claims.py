@@ -75,19 +75,19 @@ _RECORDS = f"""
 """
 
 
-def claim(write: SingleWrite, begin: str, claims: NewClaims) -> bool:
-    """Claim for new consumers (allocations.new_claims); return False if it does nothing.
+def claim(write: SingleWrite, claims: NewClaims) -> bool:
+    """Claim for new consumers (allocations.new_claims) in the transaction that was begun, and commit it.
 
-    `begin` is the statement that begins a transaction. Raises errors of SQLAlchemy and of the driver.
+    Returns False, with nothing done, where not all rows could be written. Raises errors of the driver.
     """
-    connection = write.connection
-    connection.exec_driver_sql(begin)
-    driver: Any = connection.connection.driver_connection
-    if not _is_written(driver, claims):
-        driver.rollback()
-        return False
-    write.send("COMMIT")
-    return True
+    try:
+        is_written = _is_written(write.connection, claims)
+        if is_written:
+            write.send("COMMIT")
+        return is_written
+    finally:
+        # After the commit there is nothing to roll back.
+        write.connection.rollback()
 
 
 def _is_written(driver: sqlite3.Connection, claims: NewClaims) -> bool:

@@ -28,8 +28,8 @@ def test_the_pool_has_a_connection_for_all(backend: str, monkeypatch: pytest.Mon
         registry[ForestKeeper].current()
         registry[ClusterCache].snapshot("edge")
         kept = database.connections()["used"]
-        # Health, the removal of old records and [capacity] watch.
-        others = 3
+        # Health, the removal of old records, [capacity] watch, and the doubt about a look without an answer.
+        others = 4
         assert threads_of(WorkerLimits()) + kept + others <= database.connections()["limit"]
         assert kept == 2
         database.dispose()

@@ -78,7 +78,7 @@ def test_a_write_without_an_answer_was_not_done(postgresql: Database):
 
 def test_a_statement_that_commits_by_itself_leaves_its_outcome_open(postgresql: Database):
     with pytest.raises(OutcomeUnknown), postgresql.single_write() as write:  # noqa: PT012
-        impatient(write.connection)
+        write.connection.patience = 0.2
         write.send(_SLEEP, ())
     assert postgresql.engine.pool.checkedout() == 0
 

@@ -3,6 +3,7 @@
 import datetime
 import uuid
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -21,6 +22,7 @@ from placement.storage.backends.backend import BEFORE_ALL
 from placement.storage.changes import CLUSTER_CHANGED, record_change
 from placement.storage.database import Database
 from placement.storage.feed import Feed, FeedBatch
+from placement.storage.records import read_document
 from tests.client import Client
 from tests.kubernetes import node_manifests, pod_manifest
 from tests.patience import eventually
@@ -274,6 +276,25 @@ def test_columns_say_what_records_say(feed, ids):
     bulk.apply(by_columns, told)
     assert contents(by_columns) == contents(by_records)
     assert {len(own) for own in contents(by_columns).values()} == {6, 7, 8}
+
+
+def test_a_look_brings_what_changed_unless_that_is_much(database, feed, ids):
+    created(database, "with nothing")
+    with feed.snapshot() as (horizon, _):
+        pass
+    with database.write() as transaction:
+        transaction.execute(sa.update(tables.providers).values(revision=transaction.stamp))
+    look = feed.look(horizon, most_documents=7)
+    records = {record.row.id: record for record in feed.records([row.id for row in look.changed])}
+    assert len(records) == 7
+    brought = {row.id: read_document(row.document) for row in look.changed}
+    for id_, record in brought.items():
+        by_class = sorted(record.inventories), sorted(records[id_].inventories)
+        assert by_class[0] == by_class[1]
+        assert replace(record, inventories=()) == replace(records[id_], inventories=())
+    with closing(Feed(database)) as other:
+        few = other.look(horizon, most_documents=6)
+    assert [row.document for row in few.changed] == [None] * 7
 
 
 def test_columns_tell_the_uuids_of_strangers(feed, ids):
