@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -175,16 +175,14 @@ class ForestKeeper(Follower):
             return False
         # If they are many enough for columns, their state is read in columns.
         states: list[ProviderStates] = []
-        records: list[ProviderRecord] = []
+        records: Sequence[ProviderRecord] = ()
         if len(stale) >= _MANY:
             others = partial(bulk.altered, forest)
             for some in portions(stale, _AT_ONCE):
                 strangers = bulk.strangers(forest, some)
                 states.append(self.feed.states(some, batch.horizon, others, strangers))
         elif stale:
-            documents = {row.id: row.document for row in batch.changed}
-            brought = [read_document(text) for id_ in stale if (text := documents[id_]) is not None]
-            records = brought or self.feed.records(stale)
+            records = self._records(batch, stale)
         if not (bulk.have_ancestors(forest, states) and self._has_ancestors(records)):
             return False
         # Names come after providers, which may refer to names that are newer than the look.
@@ -201,7 +199,15 @@ class ForestKeeper(Follower):
             forest.remove(id_)
         return True
 
-    def _has_ancestors(self, records: list[ProviderRecord]) -> bool:
+    def _records(self, batch: FeedBatch, stale: Sequence[int]) -> Sequence[ProviderRecord]:
+        """Return what is known of changed providers: what the look brought, or what is read now."""
+        documents = {row.id: row.document for row in batch.changed}
+        brought = [text for id_ in stale if (text := documents[id_]) is not None]
+        if len(brought) < len(stale):
+            return self.feed.records(stale)
+        return [read_document(text) for text in brought]
+
+    def _has_ancestors(self, records: Sequence[ProviderRecord]) -> bool:
         """Return whether no record lacks its root or parent, which may be newer than the look."""
         coming = {record.row.id for record in records}
         return all(
@@ -210,7 +216,7 @@ class ForestKeeper(Follower):
             for other in (record.row.root_id, record.row.parent_id or record.row.root_id)
         )
 
-    def _can_name(self, states: list[ProviderStates], records: list[ProviderRecord]) -> bool:
+    def _can_name(self, states: list[ProviderStates], records: Sequence[ProviderRecord]) -> bool:
         """Return whether every class and trait that was read has a name."""
         assert self._names is not None
         classes, traits = self._names.classes, self._names.traits
