@@ -156,8 +156,10 @@ _GRACE_SECONDS = 30
 _WORKER = "placement.http.worker.worker.LaneWorker"
 _ANSWERS_WITHIN_SECONDS = 30
 _A_TRY_SECONDS = 1
-# M_ARENA_MAX of malloc.h.
-_MOST_ARENAS = -8
+# M_ARENA_MAX, M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h.
+_MOST_ARENAS, _TRIMMED_ABOVE, _MAPPED_ABOVE = -8, -1, -3
+# The largest that glibc takes is 32 MiB.
+_KEPT_BYTES, _LARGE_BYTES = 64 * 2**20, 32 * 2**20
 _NOTIFY_VARIABLE = "NOTIFY_SOCKET"
 
 
@@ -229,10 +231,13 @@ class Server(BaseApplication):  # type: ignore[misc]
 
     def run(self) -> None:
         """Serve until stopped."""
-        # Else each of the threads would hold on to freed megabytes of its own; only glibc does that.
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         if mallopt is not None:
+            # Else each of the threads would hold on to freed megabytes of its own; only glibc does that.
             mallopt(_MOST_ARENAS, 1)
+            # Else the pages of each large answer would go back to the system and come again: a third of it.
+            mallopt(_TRIMMED_ABOVE, _KEPT_BYTES)
+            mallopt(_MAPPED_ABOVE, _LARGE_BYTES)
         # Else each worker would write the buffered output once more.
         sys.stdout.flush()
         # Else each worker would copy the pages with what was loaded so far, to look for garbage in it.
