@@ -11,7 +11,8 @@ from placement.http import context
 
 
 @pytest.mark.parametrize(
-    ("path", "status"), [("/resource_providers", 200), ("/resource_providers/x", 404), ("/ext/v1/events?wait=0", 200)]
+    ("path", "status"),
+    [("/resource_providers", 200), ("/resource_providers/x", 404), ("/ext/v1/events?wait=0", 200)],
 )
 def test_no_request_is_current_after_an_answer(embedded_application: Flask, path: str, status: int):
     def ask() -> None:
