@@ -29,7 +29,7 @@ SLOW   := --durations=15
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-# Only files whose hashes are known are installed; the checkout itself has none. uv installs where it is there.
+# Only files whose hashes are known are installed; the checkout itself has none. uv installs if it is on PATH.
 INSTALL := $(PYTHON) constraints/install.py
 SET_UP   = @echo "Setting up $(VENV) once, with the packages of $(1); this may take some minutes." \
     && $(PYTHON) -m venv $(2) $(VENV) && $(INSTALL) $(VENV) $(1) && $(INSTALL) $(VENV) --checkout

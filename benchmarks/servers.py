@@ -44,27 +44,18 @@ class Measured:
     master: int
 
     def resident_megabytes(self) -> float:
-        """Resident memory of all its processes, pages shared between them counted once per process."""
+        """Return the resident memory of all its processes; shared pages count once per process."""
         pids = [self.master, *children_of(self.master)]
         return sum(_resident(pid) for pid in pids) / 1024
 
-    def cpu_seconds(self) -> float:
-        """Processor time of its workers so far."""
-        return sum(_cpu_seconds(pid) for pid in children_of(self.master))
-
     def largest_worker_megabytes(self) -> float:
-        """Resident memory of the largest worker."""
+        """Return the resident memory of the largest worker."""
         return max(_resident(pid) for pid in children_of(self.master)) / 1024
 
 
 def children_of(pid: int) -> list[int]:
-    """The processes that a process has started."""
+    """Return the processes that a process has started."""
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def _cpu_seconds(pid: int) -> float:
-    counted = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    return sum(int(each.read_text().split()[0]) for each in counted) / 1e9
 
 
 def _resident(pid: int) -> int:
@@ -76,14 +67,14 @@ def _resident(pid: int) -> int:
 
 @contextmanager
 def ours(backend: str, workers: int = 2) -> Iterator[Measured]:
-    """This service on a fresh database."""
+    """Run this service on a fresh database."""
     with database_url(backend) as connection, running_service(connection, workers=workers) as server:
         yield Measured("ours", server.url, server.process.pid)
 
 
 @contextmanager
 def incumbent(backend: str, workers: int = 2) -> Iterator[Measured]:
-    """The incumbent from PyPI, in a virtual environment of its own, on a fresh database."""
+    """Run the incumbent from PyPI, in a virtual environment of its own, on a fresh database."""
     with database_url(backend, migrated=False) as connection:
         create_incumbent_tables(connection)
         with incumbent_at(connection, workers) as server:
@@ -91,7 +82,7 @@ def incumbent(backend: str, workers: int = 2) -> Iterator[Measured]:
 
 
 def create_incumbent_tables(connection: str) -> None:
-    """Have the incumbent make its tables in an empty database."""
+    """Create the tables of the incumbent in an empty database."""
     python = _installed_incumbent()
     with _configured(connection) as place:
         program, configuration = str(python.parent / "placement-manage"), str(place / "placement.conf")
@@ -101,7 +92,7 @@ def create_incumbent_tables(connection: str) -> None:
 
 @contextmanager
 def incumbent_at(connection: str, workers: int = 2) -> Iterator[Measured]:
-    """The incumbent on a database that has its tables."""
+    """Run the incumbent on a database that has its tables."""
     python = _installed_incumbent()
     with _configured(connection) as place:
         port = free_port()
@@ -135,7 +126,7 @@ def _incumbent_environment(place: Path) -> dict[str, str]:
 
 @contextmanager
 def ready_made(bodies: Mapping[str, bytes], workers: int = 2) -> Iterator[Measured]:
-    """A Flask route with ready-made bodies by query string, served like ours."""
+    """Run a Flask route with ready-made bodies by query string, served like ours."""
     with TemporaryDirectory(prefix="ready-made-") as place:
         for query, body in bodies.items():
             (Path(place) / name_of(query)).write_bytes(body)
@@ -163,7 +154,7 @@ def _installed_incumbent() -> Path:
 
 
 def await_ready(url: str) -> None:
-    """Wait until all workers behind this URL know all providers: before that a proxy sends nobody to them."""
+    """Wait until all workers behind this URL know all providers: no proxy sends them requests before."""
     ready = 0
     while ready < _READY_IN_A_ROW:
         # Whichever worker is free answers.

@@ -21,21 +21,28 @@ _ROOT = Path(__file__).resolve().parents[1]
 _CHECKOUT = "--checkout"
 # A file without its hash is refused. The pins name all that is needed, so nothing is left to resolve.
 _PINNED = ["--require-hashes", "--no-deps"]
-# A machine without a network learns that in seconds. Modules are compiled as they are used, which is a third.
+# A machine without a network learns that in seconds. Modules are compiled when they are first used,
+# which saves a third of the time.
 _PIP = ["--disable-pip-version-check", "--progress-bar", "off", "--retries", "2", "--no-compile"]
 # Of several indexes pip takes a file from any.
 _UV = ["--index-strategy", "unsafe-best-match"]
-# What pip can be told of its index, and what uv calls it.
-_INDEX = {
-    "index-url": "--default-index",
-    "extra-index-url": "--index",
-    "find-links": "--find-links",
-    "trusted-host": "--allow-insecure-host",
+# Settings of pip, and the variables by which uv takes them: all users of a machine can read arguments.
+_VARIABLES = {
+    "index-url": ("UV_DEFAULT_INDEX",),
+    "extra-index-url": ("UV_INDEX",),
+    "find-links": ("UV_FIND_LINKS",),
+    "trusted-host": ("UV_INSECURE_HOST",),
+    "cert": ("SSL_CERT_FILE",),
+    "client-cert": ("SSL_CLIENT_CERT",),
+    "proxy": ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"),
 }
+# pip separates the values of a list by white space.
+_SEPARATORS = {"extra-index-url": " ", "find-links": ",", "trusted-host": " "}
 _PINS = re.compile(r"^[A-Za-z0-9._-]+==", re.MULTILINE)
 _SEEN = re.compile(r".* (?P<package>\S+) \(from -r (?P<pin>\S+ \(line \d+\))\)")
 _UNREACHABLE = ("after connection broken by", "error sending request for url")
 _SHOWN_LINES = 15
+_OFF = ("", "0", "false", "no", "off")
 # Users and passwords in addresses are not printed.
 _USER = re.compile(r"//[^/]*@")
 
@@ -60,9 +67,10 @@ def _run(environment: str, wanted: list[str], configured: dict[str, str], count:
     uv, python = shutil.which("uv"), str(Path(environment, "bin", "python"))
     variables = dict(os.environ)
     if uv:
-        command = [uv, "pip", "install", "--python", python, *_UV, *_index_for_uv(configured), *wanted]
-        if "cert" in configured:
-            variables["SSL_CERT_FILE"] = configured["cert"]
+        variables |= _variables_of_uv(configured)
+        command = [uv, "pip", "install", "--python", python, *_UV, *wanted]
+        if configured.get("no-index", "").lower() not in _OFF:
+            command.append("--no-index")
     else:
         command = [python, "-m", "pip", "install", *_PIP, *wanted]
     lines: list[str] = []
@@ -95,7 +103,7 @@ def _configuration_of_pip() -> dict[str, str]:
     listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     found = dict(line.split("=", 1) for line in listed.splitlines() if "=" in line)
     configured = {}
-    for name in (*_INDEX, "no-index", "cert"):
+    for name in (*_VARIABLES, "no-index"):
         for written in (found.get(f"global.{name}"), found.get(f"install.{name}")):
             if written is not None:
                 configured[name] = str(ast.literal_eval(written))
@@ -105,16 +113,16 @@ def _configuration_of_pip() -> dict[str, str]:
     return configured
 
 
-def _index_for_uv(configured: dict[str, str]) -> list[str]:
-    """Return the arguments with which uv looks where pip would."""
-    arguments = [
-        part
-        for name, option in _INDEX.items()
-        for each in configured.get(name, "").split()
-        for part in (option, each)
-    ]
-    off = ("", "0", "false", "no", "off")
-    return [*arguments, *(["--no-index"] if configured.get("no-index", "").lower() not in off else [])]
+def _variables_of_uv(configured: dict[str, str]) -> dict[str, str]:
+    """Return the variables with which uv looks where pip would, and connects as pip would."""
+    found = {}
+    for name, variables in _VARIABLES.items():
+        value = configured.get(name, "")
+        if name in _SEPARATORS:
+            value = _SEPARATORS[name].join(value.split())
+        if value:
+            found |= dict.fromkeys(variables, value)
+    return found
 
 
 def _tell(text: str) -> None:

@@ -1,4 +1,4 @@
-"""How many functions of Python the hottest routes call, and the file that records it.
+"""Count the functions of Python that the hottest routes call, and record them in a file.
 
 `python -m tests.calls` counts again and writes the file; a change of a count shows in the review.
 Functions of libraries count, too; those of the server, which calls the application, do not.
@@ -10,6 +10,7 @@ import gc
 import itertools
 import json
 import os
+import platform
 import subprocess
 import sys
 import uuid
@@ -31,8 +32,8 @@ from tests.patience import unhurried
 from tests.server import BACKENDS, DATABASE_VARIABLE, database_url, postgresql_server
 
 RECORD = Path(__file__).with_name("call_counts.json")
-PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
-"""Each minor version of Python calls other functions, such as none for a comprehension since 3.12."""
+PYTHON = platform.python_version()
+"""The version in full. Counts are compared within a minor version: since 3.12 a comprehension is no call."""
 _ROOT = Path(__file__).resolve().parents[1]
 _HOSTS, _NODES = 20, 12
 _WARM = 5
@@ -64,7 +65,7 @@ class Scene:
             api.put(f"{_CLUSTER}/nodes/node-{number}", node_manifests(f"node-{number}", rows=rows))
 
     def requests(self) -> dict[str, Callable[[], Request]]:
-        """What makes a request of each route; what the request needs is there then."""
+        """Return a function for each route that makes what its request needs, and returns the request."""
         asked = {
             "Pod": pod_manifest("4", uid="uid-asked"),
             "NodeNames": [f"node-{number}" for number in range(_NODES)],
@@ -112,8 +113,12 @@ class Scene:
 
 
 def measured(backend: str) -> dict[str, int]:
-    """Calls per route, counted in a process that nothing else has warmed or is logged by."""
-    environment = {**os.environ, **_SETTINGS}
+    """Return the calls per route, counted in a process of its own without other settings of the service.
+
+    Raises RuntimeError if a request fails.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
+    environment = {**kept, **_SETTINGS}
     if backend == "postgresql":
         environment[DATABASE_VARIABLE] = postgresql_server().render_as_string(hide_password=False)
     done = subprocess.run(
@@ -131,9 +136,14 @@ def measured(backend: str) -> dict[str, int]:
 
 
 def recorded() -> dict[str, Any]:
-    """Return what the file has: `python`, the version, and `calls` by backend and route."""
+    """Return what the file has: `python`, the version in full, and `calls` by backend and route."""
     found: dict[str, Any] = json.loads(RECORD.read_text())
     return found
+
+
+def minor(version: str) -> str:
+    """Return the minor version, "3.11" of "3.11.2"."""
+    return ".".join(version.split(".")[:2])
 
 
 def more(now: dict[str, int], before: dict[str, int]) -> dict[str, tuple[int, int]]:

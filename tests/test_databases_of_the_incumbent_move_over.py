@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import sqlalchemy as sa
 
 from placement.engine.domain.errors import BadRequest, Conflict, Unavailable
 from placement.migrate import moving
+from placement.migrate.incumbent import IncumbentDatabase
 from placement.migrate.migration import MigrationReport
 from placement.storage import tables
 from placement.storage.database import Database
@@ -350,3 +352,11 @@ def test_a_copy_of_a_file_is_not_changed_by_reading_it(connection_url: str):
         before = file.read_bytes()
         moving.bring_in(made.url, connection_url, OWNER, lambda *_: None, may_remove=False, rehearse=False)
         assert file.read_bytes() == before
+
+
+def test_without_pymysql_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "pymysql", None)
+    with pytest.raises(
+        BadRequest, match="needs the Python package pymysql; the extra `mysql` brings PyMySQL"
+    ):
+        IncumbentDatabase("mysql://user@127.0.0.1/placement")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +29,14 @@ SERVERS = {
         *("--no-ws", "--log-level", "critical", "--port", "{port}"),
     ),
 }
+
+
+def _speaks_http_2() -> bool:
+    curl = shutil.which("curl")
+    return (
+        curl is not None
+        and "HTTP2" in subprocess.run([curl, "-V"], capture_output=True, text=True, check=True).stdout
+    )
 
 
 @pytest.fixture(scope="module", params=SERVERS)
@@ -76,3 +85,13 @@ def test_chunked_settings_of_clusters_are_read(hosted: str):
     with Wire(hosted) as wire:
         wire.send(request("PUT", f"/ext/v1/clusters/{unique()}", body, JSON, CHUNKED, length=False))
         assert wire.answer().json["description"] == "kept"
+
+
+@pytest.mark.skipif(not _speaks_http_2(), reason="NOT RUN: no curl here speaks HTTP/2")
+@pytest.mark.parametrize("hosted", ["granian"], indirect=True)
+def test_bodies_without_a_length_are_read_over_http_2(hosted: str):
+    command = ["curl", "--silent", "--http2-prior-knowledge", "-X", "POST", "-T", "-", "-H", JSON]
+    command += ["-H", "X-Auth-Token: admin", "-w", " %{http_code}", f"{hosted}/resource_providers"]
+    for body, status in ((f'{{"name": "{unique()}"}}', "201"), (" " * 200_000, "413")):
+        done = subprocess.run(command, input=body, capture_output=True, text=True, check=False)
+        assert done.stdout.endswith(f" {status}"), done

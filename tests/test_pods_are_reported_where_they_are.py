@@ -148,6 +148,27 @@ def test_pods_with_other_labels_are_reported_together_and_found_by_them(
     pod_invariants.check_image(fresh, registry_of(other.http.application)[ClusterCache], "edge")
 
 
+@pytest.mark.parametrize(("changed", "expected"), [(False, 1), (True, 2)])
+def test_new_pods_beside_reports_need_another_snapshot_only_after_other_labels(
+    cluster: Client, monkeypatch: pytest.MonkeyPatch, changed: bool, expected: int
+):
+    all_nodes(cluster, *bodies(3))
+    pods = bound(cluster, 2, CLUSTER)
+    real, taken = PodScheduler.expire_and_snapshot, []
+
+    def counted(self: Any, name: str) -> Any:
+        taken.append(name)
+        return real(self, name)
+
+    monkeypatch.setattr(PodScheduler, "expire_and_snapshot", counted)
+    reported = relabelled(pods) if changed else pods
+    assert (
+        statuses(all_pods(cluster, *reported, named("new-1", "1"), named("new-2", "1")))
+        == [200] * 2 + [201] * 2
+    )
+    assert len(taken) == expected
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_report_of_pods_with_other_labels_costs_at_most_twice_an_unchanged_one(backend: str):
     with database_url(backend) as url:

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -20,9 +19,10 @@ INSTALL = Path(__file__).resolve().parents[1] / "constraints" / "install.py"
 
 
 UV = shutil.which("uv")
-# A uv that prints what it is asked for.
+# A uv that prints its settings, and in its last line what it is asked for.
 STAND_IN = """#!/bin/sh
-echo "$SSL_CERT_FILE" "$@"
+env | grep -E '^(UV_|SSL_CERT_FILE=|SSL_CLIENT_CERT=|HTTPS?_PROXY=|https?_proxy=)'
+echo "$@"
 """
 with_each = pytest.mark.parametrize(
     "uv", [None, pytest.param(UV, marks=pytest.mark.skipif(UV is None, reason="NOT RUN: no uv is on PATH"))]
@@ -102,21 +102,32 @@ def test_uv_checks_hashes_and_looks_where_pip_would(tmp_path: Path):
     stand_in.chmod(0o755)
     configuration.write_text(
         "[global]\nindex-url = http://one/simple\ncert = /authority.pem\ntrusted-host = one\n"
-        "[install]\nindex-url = http://two/simple\nextra-index-url = http://three/simple\n  http://four/simple\n"
+        "client-cert = /own key.pem\nproxy = http://me:secret@proxy:3128\n"
+        "[install]\nindex-url = http://me:secret@two/simple\nextra-index-url = http://three/simple\n  http://four/simple\n"
     )
     asked = installed(
-        tmp_path, "", stand_in, PIP_CONFIG_FILE=str(configuration), PIP_FIND_LINKS="/wheels", PIP_NO_INDEX="0"
+        tmp_path,
+        "",
+        stand_in,
+        PIP_CONFIG_FILE=str(configuration),
+        PIP_FIND_LINKS="/wheels /more",
+        PIP_NO_INDEX="0",
     )
     assert asked.returncode == 0, asked
-    authority, *words = (tmp_path / "venv" / "install.log").read_text().split()
-    assert authority == "/authority.pem"
+    *settings, arguments = (tmp_path / "venv" / "install.log").read_text().splitlines()
+    proxies = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
+    assert dict(line.split("=", 1) for line in settings) == {
+        "UV_DEFAULT_INDEX": "http://me:secret@two/simple",
+        "UV_INDEX": "http://three/simple http://four/simple",
+        "UV_FIND_LINKS": "/wheels,/more",
+        "UV_INSECURE_HOST": "one",
+        "SSL_CERT_FILE": "/authority.pem",
+        "SSL_CLIENT_CERT": "/own key.pem",
+        **dict.fromkeys(proxies, "http://me:secret@proxy:3128"),
+    }
+    # All users of a machine can read arguments.
+    assert "secret" not in arguments
+    words = arguments.split()
     assert words[:4] == ["pip", "install", "--python", str(tmp_path / "venv" / "bin" / "python")]
     assert {"--require-hashes", "--no-deps"} <= {*words}
-    assert words[words.index("--default-index") + 1] == "http://two/simple"
-    assert [after for word, after in pairwise(words) if word == "--index"] == [
-        "http://three/simple",
-        "http://four/simple",
-    ]
-    assert words[words.index("--find-links") + 1] == "/wheels"
-    assert words[words.index("--allow-insecure-host") + 1] == "one"
     assert "--no-index" not in words

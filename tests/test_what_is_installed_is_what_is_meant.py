@@ -19,7 +19,9 @@ from placement.server import settings
 from tests.installations import closure
 
 ROOT = Path(__file__).resolve().parents[1]
+_MAKEFILE = (ROOT / "Makefile").read_text()
 _CONTAINERFILE = (ROOT / "Containerfile").read_text()
+_DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 _UNITS = sorted((ROOT / "etc" / "systemd").glob("*.service"))
 _VERIFIER = shutil.which("systemd-analyze")
 
@@ -78,6 +80,14 @@ def test_what_builds_is_not_installed_beside_what_runs():
     assert not tools & pins("run.txt").keys() | tools & pins("extras.txt").keys()
 
 
+def test_what_builds_is_pinned_beside_the_extras():
+    given = (ROOT / "constraints" / "build.txt").read_text()
+    (constraint,) = re.findall(
+        r"^\t\$\(COMPILE\).* --constraint (\S+) --output-file constraints/build.txt$", _MAKEFILE, re.M
+    )
+    assert set(re.findall(r"-c (\S+)", given)) == {constraint}
+
+
 def test_the_demonstration_has_what_it_needs_and_extras_the_same_and_theirs():
     demonstration, all_extras = pins("run.txt"), pins("extras.txt")
     assert demonstration.items() <= all_extras.items()
@@ -87,6 +97,17 @@ def test_the_demonstration_has_what_it_needs_and_extras_the_same_and_theirs():
     assert closure(this, "docs") - demonstration.keys() == set()
     for extra in ("docs", "keystone", "kubernetes", "mysql"):
         assert closure(this, extra) - all_extras.keys() == set()
+
+
+@pytest.mark.parametrize("page", _DOCUMENTS, ids=lambda page: page.name)
+def test_documents_install_the_extras_that_they_need_in_a_checkout(page: Path):
+    text = page.read_text()
+    blocks = "".join(re.findall(r"^```.*?^```$", text, re.M | re.S))
+    needs = "make .venv/.run" in blocks and re.search("mysql|keystone", text, re.I)
+    if needs or "placement sync" in blocks or "auth_strategy = keystone" in blocks:
+        assert "constraints/extras.txt" in blocks
+    # It lacks the extras, so it cures no import that fails.
+    assert "constraints/run.txt" not in text
 
 
 def test_the_image_is_built_and_runs():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import socket
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from placement.http.worker.lanes import WorkerLimits
 from placement.server import processes
 from tests import lane_server
+from tests.commands import refusal
 from tests.hostile import Wire
 
 # Modules and what belongs to them; an interpreter by itself has fewer.
@@ -20,6 +22,11 @@ _MANY = 10_000
 def test_what_a_worker_has_loaded_is_left_out_of_collections():
     with lane_server.running() as server, Wire(server.url) as client:
         assert int(client.get("/frozen").answer().body) > _MANY
+
+
+def test_a_refused_start_leaves_collections_on(tmp_path: Path):
+    assert "missing.conf is not a file" in refusal("serve", "--config-file", f"{tmp_path}/missing.conf")
+    assert gc.isenabled()
 
 
 def test_what_a_master_has_loaded_is_left_out_before_it_forks(monkeypatch: pytest.MonkeyPatch):

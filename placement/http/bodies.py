@@ -71,10 +71,12 @@ def received() -> bytes:
         return kept
     environ, most = request.environ, current_app.config["MAX_CONTENT_LENGTH"]
     try:
-        if "HTTP_TRANSFER_ENCODING" not in environ:
-            text = _of_length(environ, most)
-        elif not environ.get("wsgi.input_terminated"):
+        is_chunked, ends = "HTTP_TRANSFER_ENCODING" in environ, environ.get("wsgi.input_terminated")
+        if is_chunked and not ends:
             raise HttpError(411, "This server does not read bodies without Content-Length")
+        # Bodies of HTTP/2 may have neither header.
+        if not is_chunked and (environ.get("CONTENT_LENGTH") or not ends):
+            text = _of_length(environ, most)
         else:
             taken = bytearray()
             # Some servers return less than was asked for before the end.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
@@ -50,7 +50,7 @@ class RequestContext:
     `is_own`: the path is one of ours, and the errors are in our words.
     `reads`: the request tries to change nothing, whatever its method, so it has no line in the audit log.
     `status` is what is logged and counted where the caller gets another one. `problem` is the message of the
-    error, if there is one.
+    error, if there is one. `begun` is what `begin` returned.
     """
 
     request_id: str
@@ -64,15 +64,18 @@ class RequestContext:
     reads: bool = False
     status: int | None = None
     problem: str | None = None
+    begun: Token[RequestContext] | None = None
 
 
 _current: ContextVar[RequestContext] = ContextVar("placement_request")
 
 
 begin = _current.set
-"""Make a request the current one of this thread (or context)."""
+"""Make a request the current one of this thread (or context), and return the token that `end` needs."""
 current = _current.get
-"""Return the context of the current request."""
+"""Return the context of the current request. Raises LookupError where no request is current."""
+end = _current.reset
+"""Make the request the current one that was so before `begin`, usually none."""
 
 
 def identify(caller: Caller) -> None:

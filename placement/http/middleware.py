@@ -220,7 +220,7 @@ def _begin(
     sent, path = request.environ, request.path
     at: context.RequestContext = sent[ENVIRONMENT_KEY]
     at.is_own = path.startswith(_NO_VERSIONS)
-    context.begin(at)
+    at.begun = context.begin(at)
     # Until the gate of a route decides.
     request_scope.show_only(request_scope.NOTHING)
     request_scope.watch_caller(watch_of(sent))
@@ -275,6 +275,10 @@ def _end(_error: BaseException | None) -> None:
     """Take from the thread what held for the request only."""
     request_scope.set_deadline(math.inf)
     request_scope.show_only(request_scope.EVERYTHING)
+    at = context.current(None)
+    # A thread of another server must not act for the caller of its last request.
+    if at is not None and at.begun is not None:
+        context.end(at.begun)
 
 
 _LATER = {"Retry-After": "1"}

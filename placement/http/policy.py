@@ -22,9 +22,11 @@ from placement.http.rules import ELSEWHERE
 
 # The files are looked at once in that time, and so are servers that rules ask.
 _MEMORY_SECONDS = 1.0
-# Callers repeat a few requests. A target may name any cluster, also one that is as long as a body.
+# Callers repeat a few requests. A target may name any cluster, also one that is as long as a body, and tokens
+# any roles.
 _MOST_DECISIONS = 2_000
 _LONGEST_REMEMBERED = 255
+_MOST_NAMES_REMEMBERED = 100
 # Operators know its lines by this name.
 LOG = logging.getLogger("placement.http.gate")
 
@@ -65,7 +67,10 @@ class _PolicyDecisions:
 
     def note(self, case: _Case, *, is_allowed: bool) -> None:
         """Remember a decision; where there are too many, all others are forgotten."""
-        if any(len(value) > _LONGEST_REMEMBERED for _, value in case[2]):
+        _, caller, target = case
+        ids = [each or "" for each in (caller.user_id, caller.project_id, caller.domain_id)]
+        names = [*ids, *caller.roles, *(caller.clusters or ()), *(value for _, value in target)]
+        if len(names) > _MOST_NAMES_REMEMBERED or any(len(name) > _LONGEST_REMEMBERED for name in names):
             return
         if len(self.allowed) >= _MOST_DECISIONS:
             self.allowed.clear()

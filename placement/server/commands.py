@@ -73,10 +73,18 @@ class Serve(ActionCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Make the database ready and serve until stopped."""
-        from placement.metrics import sharing
-
+        was_enabled = gc.isenabled()
         # To look for garbage among what is imported takes a seventh of the start; `Server` goes on with it.
         gc.disable()
+        try:
+            self._serve(parsed_args)
+        finally:
+            if was_enabled:
+                gc.enable()
+
+    def _serve(self, parsed_args: argparse.Namespace) -> None:
+        from placement.metrics import sharing
+
         # Before anything is imported that counts.
         sharing.share()
         from placement.common import secrets

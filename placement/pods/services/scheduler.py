@@ -330,9 +330,12 @@ class PodScheduler:
         snapshot, reported = None, _reported_together(documents)
         if reported:
             snapshot = self.expire_and_snapshot(cluster)
-            stayed = self._stay(snapshot, reported)
-            if stayed:
-                outcomes |= stayed
+            reports = self._stay(snapshot, reported)
+            outcomes |= {
+                number: PlacementResult(is_new=False, is_placed=False, answer=report.answer)
+                for number, report in reports.items()
+            }
+            if any(report.is_counted_anew for report in reports.values()):
                 # Pods with other labels have stamped their nodes.
                 snapshot = None
             documents = {number: each for number, each in documents.items() if number not in outcomes}
@@ -352,7 +355,7 @@ class PodScheduler:
 
     def _stay(
         self, snapshot: ClusterSnapshot, documents: Mapping[int, PodDocument]
-    ) -> dict[int, PlacementResult]:
+    ) -> dict[int, store_writer.PodReport]:
         """Record running pods that keep what they hold, and return these; others have to be recorded anew.
 
         Pods that were placed here before they were bound stay so, as by the scheduler extender. If none of
@@ -365,14 +368,11 @@ class PodScheduler:
             and not self._cluster_cache.may_be_new(snapshot.facts.id, (document.namespace, document.name))
         }
 
-        def once() -> dict[int, PlacementResult]:
+        def once() -> dict[int, store_writer.PodReport]:
             with self._database.write() as transaction:
                 reports = repeated_reports(transaction, snapshot, known)
                 self._writer.stay(transaction, snapshot.facts, reports.values())
-            return {
-                number: PlacementResult(is_new=False, is_placed=False, answer=report.answer)
-                for number, report in reports.items()
-            }
+            return reports
 
         return retry_until_deadline(once) if known else {}
 

@@ -19,10 +19,11 @@ class Stingy(io.BytesIO):
         return super().read(min(size if size is not None and size >= 0 else 3, 3))
 
 
-def received(sent: bytes, length: str | None) -> bytes:
+def received(sent: bytes, length: str | None, *, ends: bool = False) -> bytes:
     application = Flask("bodies")
     application.config["MAX_CONTENT_LENGTH"] = 20
-    environ = {"wsgi.input": Stingy(sent)} | ({} if length is None else {"CONTENT_LENGTH": length})
+    environ = {"wsgi.input": Stingy(sent), "wsgi.input_terminated": ends}
+    environ |= {} if length is None else {"CONTENT_LENGTH": length}
     with application.test_request_context(environ_overrides=environ):
         context.begin(RequestContext("req-1"))
         return bodies.received()
@@ -47,3 +48,12 @@ def test_other_lengths_are_refused(length: str, status: int, message: str):
     with pytest.raises(HttpError, match=message) as refused:
         received(b'{"a": 1}', length)
     assert refused.value.status == status
+
+
+def test_without_a_length_the_end_of_the_stream_counts_where_the_server_marks_it():
+    """As with HTTP/2, whose bodies need neither Content-Length nor Transfer-Encoding."""
+    assert received(b'{"a": 1}', None, ends=True) == b'{"a": 1}'
+    assert received(b'{"a": 1}', "4", ends=True) == b'{"a"'
+    with pytest.raises(HttpError, match="Bodies may have 20 bytes") as refused:
+        received(b"x" * 21, None, ends=True)
+    assert refused.value.status == 413

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -105,9 +106,18 @@ def test_the_memory_of_decisions_is_bounded(
     for number in range(20):
         assert passes(rules, cluster=f"cluster-{number}")
         assert len(rules._decisions.allowed) <= 5
-    before = len(rules._decisions.allowed)
+    before = {*rules._decisions.allowed}
     assert passes(rules, cluster="x" * 256)
-    assert len(rules._decisions.allowed) == before
+    for long in (
+        replace(READER, user_id="x" * 256),
+        replace(READER, project_id="x" * 256),
+        replace(READER, domain_id="x" * 256),
+        replace(READER, roles=READER.roles | {"x" * 256}),
+        replace(READER, roles=READER.roles | {f"role-{number}" for number in range(100)}),
+        replace(READER, clusters=frozenset({"x" * 256, "edge"})),
+    ):
+        passes(rules, long, cluster="edge")
+    assert {*rules._decisions.allowed} == before
 
 
 def test_what_cannot_be_decided_is_refused_and_not_remembered(settings: cfg.ConfigOpts, tmp_path: Path):
