@@ -8,7 +8,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cached_property
 from typing import Any, NoReturn, Protocol, TypeVar, cast
 
@@ -28,6 +28,8 @@ from placement.storage.tables import Revision
 # What the pool notes of a connection: when it was opened, and when it came back.
 _LAST_USE = "placement_last_use"
 _OPENED = "placement_opened"
+# A server that is asked whether it answers, beside a statement that it does not answer, gets this long.
+_DOUBT_SECONDS = 5.0
 
 
 class DeadlinePool(sa.QueuePool):
@@ -42,27 +44,27 @@ class DeadlinePool(sa.QueuePool):
         self._usual_timeout = seconds
 
     @contextmanager
-    def entry(self, *, is_new: bool = False) -> Iterator[sa.pool.ConnectionPoolEntry]:
+    def entry(self) -> Iterator[sa.pool.ConnectionPoolEntry]:
         """Yield a pooled connection of the driver, for statements that commit by themselves.
 
         It is looked at, counted and kept as all others, without what SQLAlchemy puts around them: that takes
-        longer than the driver takes for a claim. `is_new`: a new one takes the place of one that may be
-        silent. Raises errors of SQLAlchemy and of the driver.
+        longer than the driver takes for a claim. Raises errors of SQLAlchemy and of the driver.
         """
         entry: Any = self._do_get()
+        is_ready = False
         try:
-            if is_new:
-                entry.invalidate()
             connection = entry.get_connection()
             try:
                 self.dispatch.checkout(connection, entry, None)
             except sa.exc.DisconnectionError as error:
                 self._renew(entry, error, are_all_lost=error.invalidate_pool)
                 entry.get_connection()
+            is_ready = True
             yield entry
         except BaseException as error:
-            # A statement that was interrupted may still be running.
-            if not isinstance(error, Exception):
+            # A statement that was interrupted may still be running. Older releases of SQLAlchemy keep a
+            # connection that could not be prepared.
+            if not is_ready or not isinstance(error, Exception):
                 entry.invalidate(error)
             raise
         finally:
@@ -256,13 +258,16 @@ class Database:
         return self._recycle_seconds < 0 or bool(age < self._recycle_seconds)
 
     def is_answering(self) -> bool:
-        """Return whether a new connection, in the place of one in the pool, is answered."""
+        """Return whether a new connection, beside those of the pool, is answered within 5 seconds."""
+        beside = self.engine.pool.recreate()
         try:
             # Connecting asks the server which one it is.
-            with cast(DeadlinePool, self.engine.pool).entry(is_new=True):
+            with request_scope.within(_DOUBT_SECONDS), closing(beside.connect()):
                 return True
         except (sa.exc.SQLAlchemyError, self._driver_error):
             return False
+        finally:
+            beside.dispose()
 
     # -- units of work ------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from placement.engine.forest import providers as forest_providers
 from placement.engine.forest.arrays import Amounts, IdIndex, Mask, Rows, twin_of
 from placement.engine.forest.inventories import Draw, InventoryColumn, OfferedColumns, by_class
 from placement.engine.forest.memberships import Memberships
+from placement.engine.forest.providers import NumberColumn
 from placement.engine.forest.texts import from_text
 
 
@@ -53,7 +55,7 @@ class Forest:
         self.count = self.providers.load(snapshot.providers, snapshot.uuids, self._index)
         parts: defaultdict[int, list[tuple[Rows, OfferedColumns]]] = defaultdict(list)
         for inventories in snapshot.inventories:
-            for class_id, provider, offered in by_class(inventories):
+            for class_id, provider, offered in by_class(self._of_known(inventories)):
                 parts[class_id].append((self.rows_of(provider), offered))
         for class_id in sorted(parts):
             # Of a class all at once: columns that grow double each time, and half of them would stay empty.
@@ -62,8 +64,16 @@ class Forest:
             self.column(class_id).put_all(np.concatenate(rows), columns)
         for members, pairs in ((self.traits, snapshot.traits), (self.aggregates, snapshot.aggregates)):
             members.ensure(self.count)
-            for carriers, ids in pairs:
+            for carriers, ids in map(self._of_known, pairs):
                 members.load(self.rows_of(np.asarray(carriers)), np.asarray(ids, np.int32))
+
+    def _of_known(self, columns: Sequence[NumberColumn]) -> Sequence[Any]:
+        """Return columns, ids of providers first, without the rows of providers that do not exist.
+
+        A database that was written to without foreign keys may have such rows.
+        """
+        is_known = self.rows_of(np.asarray(columns[0])) >= 0
+        return columns if is_known.all() else [column[is_known] for column in map(np.asarray, columns)]
 
     def column(self, class_id: int) -> InventoryColumn:
         """Return the inventories of one class; create them empty at the first call."""

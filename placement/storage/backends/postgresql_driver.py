@@ -171,10 +171,13 @@ class _Watch:
             doubts = [(each.doubted, each) for each in self._connections]
         since, connection = min(doubts, key=itemgetter(0), default=(math.inf, None))
         if since < time.monotonic():
-            self._doubt = threading.Thread(
+            doubt = threading.Thread(
                 target=self._cut_silent, args=(connection, since), name="database doubt", daemon=True
             )
-            self._doubt.start()
+            # Without room for one more thread it is tried again when this one looks next.
+            with suppress(RuntimeError):
+                doubt.start()
+                self._doubt = doubt
 
     def _cut_silent(self, connection: WatchedConnection, since: float) -> None:
         if connection.are_others_answered():

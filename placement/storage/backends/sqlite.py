@@ -192,7 +192,11 @@ class SQLite(Backend):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Let writers in one after another, in order of arrival. Raises TryAgain."""
+        """Let the writers of this process in one after another, in order of arrival. Raises TryAgain.
+
+        The processes queue when the writer begins: it has its connection then, and keeps none of them waiting
+        for that.
+        """
         with self._turn.taken(request_scope.remaining(_BUSY_SECONDS)) as is_taken:
             if not is_taken:
                 raise failures.LOCKED.raised()
@@ -200,6 +204,7 @@ class SQLite(Backend):
 
     def begin_write(self, connection: sa.Connection) -> str:
         """Return the beginning, waiting for writers of other processes no longer than the request has."""
+        self._turn.lock_files()
         for setting in _new_patience(connection.info):
             connection.exec_driver_sql(setting)
             connection.rollback()
@@ -255,6 +260,7 @@ class SQLite(Backend):
         self, single_write: Callable[[], AbstractContextManager[SingleWrite]], claims: NewClaims
     ) -> bool:
         with single_write() as write:
+            self._turn.lock_files()
             for statement in (*_new_patience(write.info), _BEGIN_WRITE):
                 write.prepare(statement)
             return sqlite_claims.claim(write, claims)

@@ -4,6 +4,7 @@ import gc
 import json
 import uuid
 import weakref
+from array import array
 from dataclasses import replace
 from uuid import UUID
 
@@ -17,7 +18,7 @@ from placement.engine.forest.arrays import IdIndex
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.inventories import Draw
 from placement.engine.forest.memberships import Memberships
-from placement.engine.forest.providers import InventoryRow, ProviderRecord, ProviderRow
+from placement.engine.forest.providers import InventoryRow, ProviderRecord, ProviderRow, Snapshot
 from placement.engine.forest.simulation import SimulatedForest
 from placement.engine.forest.texts import assembled, fractions, from_text, lines, numbers, to_text
 from placement.engine.search.answer import Answer, summarise
@@ -81,6 +82,19 @@ def test_loading_anew_is_a_change_of_shape_whatever_happened_before():
         names = {"traits": frozenset({"T", str(turn)}), "aggregates": frozenset({"A", str(turn)})}
         for provider in world.providers:
             world.forest.apply([world.record(replace(provider, **names), revision=turn + 2)])
+
+
+def test_rows_of_providers_that_do_not_exist_are_left_out():
+    """A database that was written to without foreign keys has them; the last provider must not get theirs."""
+    offers = [
+        [*(array("q", [each]) for each in (id_, 77, 8, 0, 1, 8, 1, 1)), array("d", [1.0])] for id_ in (1, 9)
+    ]
+    pairs = [[array("q", [9, 1]), array("q", [5, 6])], [array("q", [9]), array("q", [7])]]
+    forest = Forest()
+    uuids = [(array("q", [1]), str(UUID(int=1)))]
+    forest.load(Snapshot([array("q", [each]) for each in (1, 0, 0, 1, 1, 1)], uuids, offers, pairs, pairs))
+    assert forest.traits.of(0) == forest.aggregates.of(0) == {6}
+    assert forest.column(77).fitting(1).tolist() == [0]
 
 
 @settings(max_examples=60, stateful_step_count=30)
