@@ -258,7 +258,7 @@ class Database:
         return self._recycle_seconds < 0 or bool(age < self._recycle_seconds)
 
     def is_answering(self) -> bool:
-        """Return whether a new connection, beside those of the pool, is answered within 5 seconds."""
+        """Return whether a new connection, which the pool does not count, is answered within 5 seconds."""
         beside = self.engine.pool.recreate()
         try:
             # Connecting asks the server which one it is.
