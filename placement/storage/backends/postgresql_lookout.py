@@ -72,10 +72,8 @@ class ServerLookout:
         name = uuid4().hex
         # Few rows are ever new, whatever statistics from before a bulk load say: a bitmap costs more than it
         # saves. Where many are, parallel workers of the server would take longer to begin than to help.
-        # Planning each look would take four times as long as the look, and compiling it far longer.
         connection.exec_driver_sql(
             "SET enable_seqscan = off; SET enable_bitmapscan = off; SET max_parallel_workers_per_gather = 0; "
-            "SET plan_cache_mode = force_generic_plan; SET jit = off; "
             f"PREPARE placement_look_{name}(xid8, integer[], integer) AS {_LOOK}; "
             f"PREPARE placement_records_{name}(integer[]) AS {_text(_RECORDS.statement)}; "
             f"PREPARE placement_nodes_{name}(integer[], integer) AS {_text(_NODE_PARTS.statement)}"
