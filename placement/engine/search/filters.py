@@ -142,13 +142,6 @@ def root_conditions(
         yield conditions.IsIn(query.root_member_of, banned, at_root=True)
 
 
-def at_admitted_roots(forest: Forest, query: ForestQuery, rows: Rows) -> Rows:
-    """Return the providers among `rows` that stand below a root which meets the conditions on roots."""
-    for condition in root_conditions(query):
-        rows = rows[condition.among(forest, forest.roots_of(rows).astype(np.int32))]
-    return rows
-
-
 def filled_slots(
     forest: Forest,
     sharing: Sharing,

@@ -12,6 +12,7 @@ Source: PostgreSQL documentation, "Read Committed Isolation Level".
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,19 @@ def place(write: SingleWrite, pod: NewPod, limits: str) -> Stamped | None:
     return Stamped(row[0], server, frozenset((id_, stamp) for id_, stamp in row[1]))
 
 
-_TEXT = Path(__file__).with_suffix(".sql").read_text()
-STATEMENTS = _TEXT.replace(":RISE_FITS", RISE_FITS).replace(":CONTENT", CONTENT)
+_PART = re.compile(r"\b(\w+) AS \(\n(.*?)\n\)", re.DOTALL)
+_ABOVE = re.compile(r"\b(\w+) AS \(:ABOVE\n\)")
+
+
+def _statements() -> str:
+    """Return both statements, whole."""
+    text = Path(__file__).with_suffix(".sql").read_text()
+    above = dict(_PART.findall(text[: text.index("(:ABOVE")]))
+    whole = _ABOVE.sub(lambda part: f"{part[1]} AS (\n{above[part[1]]}\n)", text)
+    return whole.replace(":RISE_FITS", RISE_FITS).replace(":CONTENT", CONTENT)
+
+
+STATEMENTS = _statements()
 # Prepared once per connection: planning them would cost more than running them. A pooler may have given the
 # session to another client before.
 _PREPARE = f"DEALLOCATE ALL; {STATEMENTS}"
