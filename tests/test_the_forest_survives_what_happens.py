@@ -14,8 +14,8 @@ from placement.engine.domain.errors import Unavailable
 from placement.http.registry import Registry, registry_of
 from placement.providers import view
 from placement.providers.view import ForestKeeper
-from placement.storage.backends.backend import Horizon
 from placement.storage.database import Database
+from placement.storage.history import Horizon
 from tests.client import Client
 from tests.conftest import application_of
 from tests.server import database_url

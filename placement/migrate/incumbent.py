@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from placement.engine.domain.errors import BadRequest
-from placement.storage.backends.backend import described_server
+from placement.storage.backends.urls import described_server
 from placement.storage.failures import FailedElsewhere, words_of
 
 _DRIVERS = {

@@ -24,10 +24,10 @@ from placement.engine.search.ranking import ScoreCache
 from placement.providers.statements import clusters, names
 from placement.providers.statements.closed_nodes import closed_nodes
 from placement.providers.statements.names import CLOSING_TRAIT, SHARING_TRAIT, Names
-from placement.storage.backends.backend import BEFORE_ALL
 from placement.storage.database import Database, Executor
 from placement.storage.feed import FeedBatch
 from placement.storage.follower import Follower
+from placement.storage.history import BEFORE_ALL
 from placement.storage.records import read_document
 
 # Beyond this many changed providers a fresh load of everything is cheaper than applying changes.

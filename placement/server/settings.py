@@ -21,7 +21,7 @@ from placement.http.worker.lanes import WorkerLimits
 from placement.http.worker.tls import Tls, TlsFiles
 from placement.server import configuration_files, log_lines, schema
 from placement.server.options import GROUPS
-from placement.storage.backends.backend import has_accounts
+from placement.storage.backends.urls import has_accounts
 from placement.storage.database import Database
 from placement.storage.failures import Unreachable
 from placement.storage.retention import Retention

@@ -20,9 +20,11 @@ from placement.engine.domain.audit import Action, AuditRecord, TargetKind
 from placement.engine.domain.errors import Unavailable
 from placement.metrics.catalog import DATABASE_FAILURES, RETRIES
 from placement.storage import audit, failures, json_text
-from placement.storage.backends.backend import HISTORY_KEY, Backend, History, SingleWrite, supported
+from placement.storage.backends.backend import Backend, SingleWrite
 from placement.storage.backends.postgresql import PostgreSQL
 from placement.storage.backends.sqlite import SQLite
+from placement.storage.backends.urls import supported
+from placement.storage.history import HISTORY_KEY, History
 from placement.storage.tables import Revision
 
 # What the pool notes of a connection: when it was opened, and when it came back.

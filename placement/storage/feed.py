@@ -18,11 +18,12 @@ import sqlalchemy as sa
 
 from placement.engine.domain.errors import Unavailable
 from placement.engine.forest.providers import NumberColumn, ProviderRecord, ProviderStates, Snapshot
-from placement.storage import records
-from placement.storage.backends.backend import BEFORE_ALL, HISTORY_KEY, Horizon, Lookout
+from placement.storage import node_parts, records
+from placement.storage.backends.backend import Lookout
 from placement.storage.changes import CLUSTER_CHANGED, PROVIDER_DELETED, REMOVED
 from placement.storage.database import Database
-from placement.storage.records import NodeParts
+from placement.storage.history import BEFORE_ALL, HISTORY_KEY, Horizon
+from placement.storage.node_parts import NodeParts
 
 _END = "COMMIT"
 
@@ -206,7 +207,7 @@ class Feed:
         """
         with self.session(horizon):
             assert self._lookout is not None
-            return records.read_nodes(self._lookout.node_parts(cluster_id, roots))
+            return node_parts.read_nodes(self._lookout.node_parts(cluster_id, roots))
 
     def states(
         self,

@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import Unavailable
 from placement.metrics.catalog import FEED_ROWS, LOOK_SECONDS, RELOADS
-from placement.storage.backends.backend import Horizon
 from placement.storage.database import Database
 from placement.storage.feed import Feed, FeedBatch
+from placement.storage.history import Horizon
 
 # Longer than any look, shorter than callers wait; a first load may take longer.
 _PATIENCE_SECONDS = 20

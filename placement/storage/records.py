@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import starmap
-from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import orjson
 import sqlalchemy as sa
@@ -19,7 +17,8 @@ from placement.engine.domain.portions import portions
 from placement.engine.forest import providers as forest_providers
 from placement.engine.forest.providers import NumberColumn
 from placement.storage import tables
-from placement.storage.tables import CONTENT, IsSelected
+from placement.storage.tables import CONTENT
+from placement.storage.union_query import UnionQuery
 
 _AT_ONCE = 2000
 # How many providers are read at once where all are: their inventories stay below the limit of a value.
@@ -185,7 +184,7 @@ def _inventory_row(
     used: int,
     allocation_ratio: float,
 ) -> forest_providers.InventoryRow:
-    capacity, ratio = _capacity_and_ratio(total, reserved, allocation_ratio)
+    capacity, ratio = capacity_and_ratio(total, reserved, allocation_ratio)
     return forest_providers.InventoryRow(
         class_id, capacity, min_unit, max_unit, step_size, used, total, reserved, ratio
     )
@@ -193,7 +192,8 @@ def _inventory_row(
 
 # Many hosts are alike.
 @lru_cache(maxsize=4096)
-def _capacity_and_ratio(total: int, reserved: int, allocation_ratio: float) -> tuple[int, int]:
+def capacity_and_ratio(total: int, reserved: int, allocation_ratio: float) -> tuple[int, int]:
+    """Return the capacity of an inventory, and its ratio in millionths."""
     capacity = Inventory(total, reserved, allocation_ratio=allocation_ratio).capacity
     return capacity, round(min(allocation_ratio, forest_providers.LARGEST_RATIO) * forest_providers.MILLION)
 
@@ -219,9 +219,6 @@ def _assemble(parts: Sequence[Iterable[Any]]) -> list[forest_providers.ProviderR
 @lru_cache(maxsize=4096)
 def _ids_in(text: str) -> frozenset[int]:
     return frozenset(map(int, text.split(_SEPARATOR)))
-
-
-# Everything about a provider as one JSON text, for the looks that bring what changed.
 
 
 def changed(
@@ -272,67 +269,6 @@ def read_document(text: str) -> forest_providers.ProviderRecord:
     )
 
 
-# Several queries as one statement: one round trip, and all of them see one state of the database.
-
-
-_COLUMN_TYPES: tuple[type[sa.types.TypeEngine[Any]], ...] = (
-    sa.BigInteger,
-    sa.String,
-    sa.Float,
-    sa.DateTime,
-    sa.JSON,
-)
-
-
-class UnionQuery:
-    """A union of queries: the number of the query, then as many columns of each type as any of them needs."""
-
-    def __init__(self, *queries: sa.Select[Any]) -> None:
-        """Take the queries, each of two or more columns of integers, texts, floats, times and JSON."""
-        kinds = [_column_types(query) for query in queries]
-        union = [kind for kind in _COLUMN_TYPES for _ in range(max(row.count(kind) for row in kinds))]
-        # The column of the union for each column of a query: the next one of its type.
-        all_places = [
-            [1 + union.index(kind) + row[:at].count(kind) for at, kind in enumerate(row)] for row in kinds
-        ]
-        self.statement = sa.union_all(
-            *(
-                _padded(number, query, places, union)
-                for number, (query, places) in enumerate(zip(queries, all_places, strict=True))
-            )
-        )
-        self._parts = [itemgetter(*places) for places in all_places]
-
-    def parted(self, rows: Iterable[Sequence[Any]]) -> list[list[tuple[Any, ...]]]:
-        """Return the rows of each query, in no order, from the rows of the statement."""
-        found: list[list[tuple[Any, ...]]] = [[] for _ in self._parts]
-        for row in rows:
-            number = row[0]
-            found[number].append(self._parts[number](row))
-        return found
-
-
-def _column_types(query: sa.Select[Any]) -> list[type[sa.types.TypeEngine[Any]]]:
-    """Return the type that each column of a query has in a union."""
-    columns = map(_long, query.selected_columns)
-    return [next(kind for kind in _COLUMN_TYPES if isinstance(column.type, kind)) for column in columns]
-
-
-def _padded(
-    number: int, query: sa.Select[Any], places: Sequence[int], union: Sequence[type[sa.types.TypeEngine[Any]]]
-) -> sa.Select[Any]:
-    """Return a query with its number and all columns of the union; its own stand at these places."""
-    columns: list[sa.ColumnElement[Any]] = [sa.literal_column(str(number), sa.Integer)]
-    columns += [sa.cast(sa.null(), kind) for kind in union]
-    for place, column in zip(places, query.selected_columns, strict=True):
-        columns[place] = _long(column)
-    return query.with_only_columns(*(column.label(f"c{place}") for place, column in enumerate(columns)))
-
-
-def _long(column: Any) -> sa.ColumnElement[Any]:
-    return sa.cast(column, sa.BigInteger) if isinstance(column.type, sa.Integer) else column
-
-
 def everything_about(is_given: Callable[[sa.ColumnElement[int]], sa.ColumnElement[bool]]) -> UnionQuery:
     """Return the queries for some providers, their inventories, traits and aggregates.
 
@@ -349,170 +285,4 @@ def everything_about(is_given: Callable[[sa.ColumnElement[int]], sa.ColumnElemen
             .group_by(table.c.resource_provider_id)
             for table, column in pairs
         ),
-    )
-
-
-# The parts of nodes, manifests apart: of all nodes of a cluster, or of nodes with certain hosts.
-
-
-_nodes, _pods, _providers = tables.nodes, tables.pods, tables.providers
-_allocations, _consumers, _classes = tables.allocations, tables.consumers, tables.resource_classes
-
-
-class NodeRow(NamedTuple):
-    """A node without its manifests; `revision` is the stamp of its host provider."""
-
-    id: int
-    name: str
-    root_id: int
-    root_uuid: str
-    revision: int
-    imported_at: datetime.datetime
-
-
-class PodRow(NamedTuple):
-    """A pod on a node, with its stored status."""
-
-    root_id: int
-    id: int
-    namespace: str
-    name: str
-    uid: str
-    status: dict[str, Any]
-
-
-class HostRecord(NamedTuple):
-    """An inventory of a host provider: how much there is of it, and how much of that is used."""
-
-    root_id: int
-    class_name: str
-    capacity: int
-    used: int
-
-
-class OtherUse(NamedTuple):
-    """The amount that a consumer other than a pod of the cluster holds of one inventory in a node's tree."""
-
-    root_id: int
-    provider_name: str
-    class_name: str
-    amount: int
-    consumer: str
-
-
-class NodeParts(NamedTuple):
-    """The rows of some nodes but their manifests; pods are in the order in which they were recorded."""
-
-    nodes: list[NodeRow]
-    pods: list[PodRow]
-    records: list[HostRecord]
-    others: list[OtherUse]
-
-
-_SOME_NODES = (
-    sa.select(
-        _nodes.c.id,
-        _nodes.c.name,
-        _providers.c.id,
-        _providers.c.uuid,
-        revision_number(),
-        sa.func.coalesce(_nodes.c.updated_at, _nodes.c.created_at),
-    )
-    .select_from(_nodes)
-    .join(_providers, _providers.c.id == _nodes.c.resource_provider_id)
-)
-_SOME_PODS = (
-    sa.select(
-        _nodes.c.resource_provider_id,
-        _pods.c.id,
-        _pods.c.namespace,
-        _pods.c.name,
-        _pods.c.uid,
-        _pods.c.status,
-    )
-    .select_from(_pods)
-    .join(_nodes, _nodes.c.id == _pods.c.node_id)
-)
-_record = tables.inventories.c
-_SOME_HOST_RECORDS = (
-    sa.select(
-        _record.resource_provider_id,
-        _classes.c.name,
-        _record.total,
-        _record.reserved,
-        _record.allocation_ratio,
-        _record.used,
-    )
-    .select_from(tables.inventories)
-    .join(_classes, _classes.c.id == _record.resource_class_id)
-    .join(_nodes, _nodes.c.resource_provider_id == _record.resource_provider_id)
-)
-_SOME_USES = (
-    sa.select(
-        _providers.c.root_provider_id,
-        _providers.c.name,
-        _classes.c.name,
-        _allocations.c.used,
-        _allocations.c.consumer_id,
-    )
-    .select_from(_allocations)
-    .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
-    .join(_classes, _classes.c.id == _allocations.c.resource_class_id)
-    # Only the providers that the import of nodes made.
-    .where(_providers.c.cluster_id.is_not(None))
-)
-
-_cluster = sa.bindparam("cluster", type_=sa.Integer)
-NODES = _SOME_NODES.where(_nodes.c.cluster_id == _cluster)
-PODS = _SOME_PODS.where(_nodes.c.cluster_id == _cluster)
-HOST_RECORDS = _SOME_HOST_RECORDS.where(_nodes.c.cluster_id == _cluster)
-OTHER_USES = _SOME_USES.join(_consumers, _consumers.c.uuid == _allocations.c.consumer_id).where(
-    _providers.c.cluster_id == _cluster, _consumers.c.cluster_id.is_distinct_from(_cluster)
-)
-"""The parts of all nodes of a cluster, in the order of NodeParts."""
-
-
-def together(
-    is_given: Callable[[sa.ColumnElement[int]], sa.ColumnElement[bool]], cluster: sa.ColumnElement[int]
-) -> UnionQuery:
-    """Return the queries for the parts of some nodes of a cluster, in the order of NodeParts.
-
-    `is_given` is the condition that an id is one of their host providers.
-    """
-    node, member = _nodes.alias(), _providers.alias()
-    nodes = sa.select(node.c.id).where(is_given(node.c.resource_provider_id))
-    members = sa.select(member.c.id).where(is_given(member.c.root_provider_id))
-    # Asked for each allocation of these trees: nearly all consumers are pods, and a plan that begins with the
-    # other consumers walks through all consumers to find them.
-    its_cluster = (
-        sa.select(_consumers.c.cluster_id)
-        .where(_consumers.c.uuid == _allocations.c.consumer_id)
-        .scalar_subquery()
-    )
-    return UnionQuery(
-        _SOME_NODES.where(is_given(_nodes.c.resource_provider_id)),
-        _SOME_PODS.where(IsSelected(_pods.c.node_id, nodes)),
-        _SOME_HOST_RECORDS.where(is_given(_record.resource_provider_id)),
-        _SOME_USES.where(
-            IsSelected(_allocations.c.resource_provider_id, members), its_cluster.is_distinct_from(cluster)
-        ),
-    )
-
-
-def nodes_by_name(rows: Iterable[Sequence[Any]]) -> list[NodeRow]:
-    """Return nodes sorted by name."""
-    return sorted(starmap(NodeRow, rows), key=attrgetter("name"))
-
-
-def read_nodes(rows: Sequence[Iterable[Sequence[Any]]]) -> NodeParts:
-    """Return the parts of nodes from the rows of each."""
-    found_nodes, found_pods, records, others = rows
-    return NodeParts(
-        nodes_by_name(found_nodes),
-        sorted(starmap(PodRow, found_pods), key=attrgetter("id")),
-        [
-            HostRecord(root_id, class_name, _capacity_and_ratio(total, reserved, ratio)[0], used)
-            for root_id, class_name, total, reserved, ratio, used in records
-        ],
-        list(starmap(OtherUse, others)),
     )

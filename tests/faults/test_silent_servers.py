@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from placement.storage import schema
-from placement.storage.backends.backend import Horizon
 from placement.storage.database import Database
 from placement.storage.feed import Feed
+from placement.storage.history import Horizon
 from tests.faults.cluster import Cluster, cluster
 from tests.faults.ledger import await_recovery, claim_body, make_providers, storm, violations
 from tests.faults.relay import Relay, relay_to

@@ -30,7 +30,7 @@ from placement.pods.store.rows import labelled, lacks_labels, record_of, rescued
 from placement.pods.store.topologies import CanonicalReport, TopologyTexts, canonical
 from placement.providers.statements.clusters import Cluster
 from placement.storage.database import Executor
-from placement.storage.records import HostRecord, NodeParts, NodeRow
+from placement.storage.node_parts import HostRecord, NodeParts, NodeRow
 
 _AT_ONCE = 500
 # Errors of reading stored manifests that were changed by hand, or kept other rules.

@@ -29,7 +29,7 @@ from placement.pods.store import statements
 from placement.pods.store.answers import PodAnswer, PodPlacement
 from placement.pods.store.statements import RESERVED, PodValues, StoredPod
 from placement.storage.database import Executor
-from placement.storage.records import PodRow
+from placement.storage.node_parts import PodRow
 
 FORMAT = 2
 _MEMBERS = frozenset({"qos", "consumer", "told", "record"})

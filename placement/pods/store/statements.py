@@ -15,13 +15,14 @@ from placement.engine.domain.audit import AuditRecord
 from placement.engine.domain.portions import portions
 from placement.engine.domain.request_scope import initiator
 from placement.pods.store.answers import PodAnswer
-from placement.storage import records, tables
+from placement.storage import node_parts, tables
 from placement.storage.audit import claim_record
 from placement.storage.backends.backend import Stamped
 from placement.storage.claim_rows import InventoryAmount, NewConsumer, NewPod, UsageRise
 from placement.storage.database import Database, Executor, RowStatement, Transaction
 from placement.storage.json_text import written
-from placement.storage.records import NodeParts, NodeRow, revision_number
+from placement.storage.node_parts import NodeParts, NodeRow
+from placement.storage.records import revision_number
 from placement.storage.tables import TextMember
 
 _pods = tables.pods
@@ -111,23 +112,23 @@ def lock_with_use(
 
 def nodes(connection: Executor, cluster_id: int) -> list[NodeRow]:
     """Return the nodes of a cluster by name."""
-    return records.nodes_by_name(connection.execute(records.NODES, {"cluster": cluster_id}))
+    return node_parts.nodes_by_name(connection.execute(node_parts.NODES, {"cluster": cluster_id}))
 
 
 def all_parts(connection: Executor, cluster_id: int) -> NodeParts:
     """Return the rows of all nodes of a cluster; the connection should see one state of the database."""
-    queries = (records.NODES, records.PODS, records.HOST_RECORDS, records.OTHER_USES)
-    return records.read_nodes([connection.execute(query, {"cluster": cluster_id}) for query in queries])
+    queries = (node_parts.NODES, node_parts.PODS, node_parts.HOST_RECORDS, node_parts.OTHER_USES)
+    return node_parts.read_nodes([connection.execute(query, {"cluster": cluster_id}) for query in queries])
 
 
 _ROOTS: Any = sa.bindparam("roots", expanding=True, type_=sa.Integer)
-_PARTS = records.together(lambda column: column.in_(_ROOTS), sa.bindparam("cluster", type_=sa.Integer))
+_PARTS = node_parts.together(lambda column: column.in_(_ROOTS), sa.bindparam("cluster", type_=sa.Integer))
 
 
 def parts(connection: Executor, cluster_id: int, roots: Collection[int]) -> NodeParts:
     """Return the rows of the nodes of a cluster that have these host providers, by one statement."""
     found = connection.execute(_PARTS.statement, {"cluster": cluster_id, "roots": sorted(roots)})
-    return records.read_nodes(_PARTS.parted(found))
+    return node_parts.read_nodes(_PARTS.parted(found))
 
 
 def node_manifests(

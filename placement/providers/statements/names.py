@@ -14,10 +14,10 @@ import sqlalchemy as sa
 
 from placement.engine.domain.audit import Action, TargetKind
 from placement.storage import tables
-from placement.storage.backends.backend import History
 from placement.storage.changes import NAMES_CHANGED, record_change
 from placement.storage.database import Executor, Transaction
 from placement.storage.failures import TryAgain
+from placement.storage.history import History
 
 STANDARD_CLASSES = frozenset(os_resource_classes.STANDARDS)
 SHARING_TRAIT = os_traits.MISC_SHARES_VIA_AGGREGATE

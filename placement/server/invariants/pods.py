@@ -16,7 +16,7 @@ from placement.providers.statements import clusters
 from placement.providers.statements.clusters import Cluster
 from placement.server.invariants.invariant import InvariantViolation
 from placement.storage.database import Executor
-from placement.storage.records import NodeRow
+from placement.storage.node_parts import NodeRow
 
 _AT_ONCE = 500
 _NAME = "pods-hold-what-follows-from-them"

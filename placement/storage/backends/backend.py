@@ -6,21 +6,15 @@ protocol, never which database it is.
 
 from __future__ import annotations
 
-import logging
-import re
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import sqlalchemy as sa
 
-from placement.engine.domain.errors import BadRequest
 from placement.storage.claim_rows import NewClaims, NewPod
 from placement.storage.failures import Diagnosis
 from placement.storage.records import ColumnReader
-
-LOG = logging.getLogger(__name__)
 
 
 class SingleWrite:
@@ -252,147 +246,3 @@ class Backend(ColumnReader, Protocol):
     def create(self) -> None:
         """Make an empty database if there is none and that can be done. Raises an error of the driver."""
         return
-
-
-# Database URLs as people write them, and as the driver takes them.
-
-
-DRIVER = "postgresql+placement"
-_SEVERAL = re.compile(
-    r"(?P<scheme>[\w+]+)://(?:(?P<account>[^@/]*)@)?(?P<hosts>[^/?@]*,[^/?@]*)(?P<rest>[/?].*)?", re.DOTALL
-)
-_HOST = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]*)(?::(?P<port>\d*))?")
-_STANDARD_PORT = "5432"
-# Galera is reached like these two.
-_IMPORTED = ("mysql", "mariadb")
-_MOVING = (
-    "; `placement import` copies a database of MySQL, MariaDB or Galera into one of these, "
-    'see "From MySQL, MariaDB or Galera" in docs/moving.md'
-)
-
-
-def supported(url: str, parameters: str = "") -> sa.URL:
-    """Return the URL of a SQLite or PostgreSQL database, with `parameters` appended to its query.
-
-    Several hosts may be given as libpq writes them, `h1:p1,h2:p2`; then the one that takes writes is used,
-    unless `target_session_attrs` says otherwise. Raises BadRequest.
-    """
-    found = _SEVERAL.fullmatch(url)
-    try:
-        parsed = _of_several(found) if found else sa.engine.make_url(url)
-    except (sa.exc.ArgumentError, ValueError):
-        # The cause is left out, as it may show the password.
-        raise BadRequest("connection: the database URL cannot be understood") from None
-    if parameters:
-        parsed = parsed.update_query_string(parameters)
-    if parsed.drivername in ("postgresql", "postgres", "postgresql+psycopg2"):
-        parsed = parsed.set(drivername=DRIVER)
-        if len(hosts_of(parsed)) > 1 and "target_session_attrs" not in parsed.query:
-            return parsed.update_query_dict({"target_session_attrs": "read-write"})
-        return parsed
-    if parsed.drivername not in ("sqlite", "sqlite+pysqlite", DRIVER):
-        hint = _MOVING if parsed.get_backend_name() in _IMPORTED else ""
-        raise BadRequest(
-            f"connection: {parsed.drivername} is not supported, only sqlite and postgresql{hint}"
-        )
-    return parsed
-
-
-def has_accounts(url: str) -> bool:
-    """Return whether the database at this URL, as people write it, has users with passwords."""
-    return url.partition("://")[0].startswith("postgres")
-
-
-def _of_several(found: re.Match[str]) -> sa.URL:
-    hosts = [_HOST.fullmatch(host) for host in found["hosts"].split(",")]
-    if not all(hosts):
-        raise ValueError("hosts")
-    account = f"{found['account']}@" if found["account"] is not None else ""
-    url = sa.engine.make_url(f"{found['scheme']}://{account}{found['rest'] or ''}")
-    query = {
-        "host": ",".join(host["host"].strip("[]") for host in hosts if host),
-        "port": ",".join(host["port"] or _STANDARD_PORT for host in hosts if host),
-    }
-    return url.update_query_dict(query)
-
-
-def hosts_of(url: sa.URL) -> list[str]:
-    """Return the hosts of a server, perhaps with ports; none for the local socket and for files."""
-    given = url.query.get("host", ())
-    listed = [given] if isinstance(given, str) else list(given)
-    named = [host for entry in listed for host in entry.split(",") if host]
-    return named or ([url.host] if url.host else [])
-
-
-def described_server(url: sa.URL) -> str:
-    """Return which database of a server it is, for people: host, database, user; never a password."""
-    port = url.port or url.query.get("port")
-    ports = f" port {port}" if port else ""
-    hosts = ",".join(hosts_of(url)) or "of the local socket"
-    return f"host {hosts}{ports}, database {url.database}, user {url.username}"
-
-
-# The history of writes that a database is in, so that a process forgets what was true in another one.
-#
-# After a crash, a restore or the promotion of a replica a database may have lost commits. It then gives their
-# stamps to other commits, so what a process remembers is wrong and stamps do not show it. Each connection
-# therefore finds out which history it is in, by the server or file and by a witness inside of the database:
-# the README of storage has both. A promoted replica goes on with what it had, so its history stays as it is.
-#
-# This is the one place that tells the caches of a process that the database is another one now.
-
-
-# Where a connection notes its history.
-HISTORY_KEY = "placement_history"
-
-
-class Horizon(int):
-    """A stamp to look from, and the history in which it means something."""
-
-    history: str
-
-    def __new__(cls, number: int, history: str) -> Horizon:
-        """Make the stamp `number` of a history."""
-        made = super().__new__(cls, number)
-        made.history = history
-        return made
-
-
-BEFORE_ALL = Horizon(0, "")
-
-
-class History:
-    """The history that the connections of this process are in, and the caches that forget when it changes."""
-
-    def __init__(self) -> None:
-        self._seen: dict[str, str] = {}
-        self._forgetters: list[Callable[[], Any]] = []
-        self._lock = threading.Lock()
-
-    def forget_with(self, forget: Callable[[], Any]) -> None:
-        """Have `forget` called, from any thread, whenever the database turns out to be another one."""
-        self._forgetters.append(forget)
-
-    def observe(self, server: str, witness: str | None = None) -> None:
-        """Note a connection's server (or file), and its witness if one was read; forget if they differ."""
-        seen = {"server": server} if witness is None else {"server": server, "witness": witness}
-        with self._lock:
-            is_other = any(self._seen.get(key, value) != value for key, value in seen.items())
-            if is_other:
-                self._seen = seen
-            else:
-                self._seen |= seen
-        if is_other:
-            self.forget()
-
-    def forget(self) -> None:
-        """Have all caches of the process forget: the database is another one now."""
-        LOG.warning(
-            "The database was restarted, promoted, restored or replaced; nothing known before counts."
-        )
-        for forget in self._forgetters:
-            forget()
-
-    def is_present(self, server: str) -> bool:
-        """Return whether the newest connection was to this server."""
-        return self._seen.get("server", server) == server

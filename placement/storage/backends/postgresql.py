@@ -23,12 +23,14 @@ from placement.engine.domain import request_scope
 from placement.engine.forest.providers import NumberColumn
 from placement.storage import tables
 from placement.storage.backends import postgresql_claims
-from placement.storage.backends.backend import Backend, History, SingleWrite, Stamped, described_server
+from placement.storage.backends.backend import Backend, SingleWrite, Stamped
 from placement.storage.backends.postgresql_driver import GRACE_SECONDS, IS_COPIED, Dialect, WatchedConnection
 from placement.storage.backends.postgresql_errors import diagnosis_of, is_undecided, state_of
 from placement.storage.backends.postgresql_lookout import HORIZON, ServerLookout
+from placement.storage.backends.urls import described_server
 from placement.storage.claim_rows import NewClaims, NewPod
 from placement.storage.failures import Diagnosis
+from placement.storage.history import History
 from placement.storage.tables import Revision
 
 # The bounds of what is waited for.

@@ -19,8 +19,9 @@ from typing import Any
 import psycopg2.errors
 
 from placement.storage import json_text
-from placement.storage.backends.backend import HISTORY_KEY, SingleWrite, Stamped
+from placement.storage.backends.backend import SingleWrite, Stamped
 from placement.storage.claim_rows import NewClaims, NewPod
+from placement.storage.history import HISTORY_KEY
 from placement.storage.tables import CONTENT, RISE_FITS
 
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from placement.storage import records, tables
+from placement.storage import node_parts, records, tables
 
 # The witness of the history. On PostgreSQL the only row of this table never changes.
 _WITNESS = (
@@ -51,7 +51,7 @@ _LOOK = f"""
       FROM clusters WHERE id = ANY($2) AND rules_generation > 0
 """
 _RECORDS = records.everything_about(_is_given)
-_NODE_PARTS = records.together(_is_given, sa.literal_column("$2", sa.Integer))
+_NODE_PARTS = node_parts.together(_is_given, sa.literal_column("$2", sa.Integer))
 HORIZON = f"""
     SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, revision, cluster
       FROM (SELECT 1) AS one LEFT JOIN ({_WITNESS}) AS witness ON true

@@ -17,12 +17,13 @@ from sqlalchemy.dialects import sqlite
 
 from placement.engine.domain import request_scope
 from placement.engine.forest.providers import NumberColumn
-from placement.storage import failures, records, tables
+from placement.storage import failures, node_parts, records, tables
 from placement.storage.backends import sqlite_claims
-from placement.storage.backends.backend import HISTORY_KEY, Backend, SingleWrite
+from placement.storage.backends.backend import Backend, SingleWrite
 from placement.storage.backends.sqlite_turn import WriterTurn
 from placement.storage.claim_rows import NewClaims
 from placement.storage.failures import Diagnosis, OutcomeUnknown
+from placement.storage.history import HISTORY_KEY
 from placement.storage.tables import Revision
 
 # The meaning of errors, by primary result codes.
@@ -97,7 +98,7 @@ _REPLACED = (
 )
 _IDS: Any = sa.bindparam("ids", expanding=True)
 _RECORDS = records.everything_about(lambda column: column.in_(_IDS))
-_NODE_PARTS = records.together(lambda column: column.in_(_IDS), sa.bindparam("cluster", type_=sa.Integer))
+_NODE_PARTS = node_parts.together(lambda column: column.in_(_IDS), sa.bindparam("cluster", type_=sa.Integer))
 _IN_MEMORY = (None, "", ":memory:")
 
 

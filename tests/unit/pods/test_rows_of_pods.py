@@ -20,7 +20,7 @@ from placement.pods.store.rows import (
     status_of,
 )
 from placement.pods.store.statements import StoredPod
-from placement.storage.records import PodRow
+from placement.storage.node_parts import PodRow
 from tests.kubernetes import pod_manifest
 
 UID = "7b1f2c9e-0000-4000-8000-000000000001"

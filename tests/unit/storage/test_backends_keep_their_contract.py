@@ -107,4 +107,4 @@ def test_nobody_else_asks():
 def test_backends_do_know():
     """Were they found empty, this would look at the wrong places."""
     asking = {path.stem for path in BACKENDS.glob("*.py") if list(questions(path.read_text()))}
-    assert {"backend", "postgresql", "postgresql_driver", "sqlite"} <= asking
+    assert {"urls", "postgresql", "postgresql_driver", "sqlite"} <= asking

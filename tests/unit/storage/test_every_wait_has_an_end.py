@@ -16,10 +16,10 @@ from placement.engine.domain.errors import Unavailable
 from placement.storage import tables
 from placement.storage.backends import postgresql as backend
 from placement.storage.backends import sqlite
-from placement.storage.backends.backend import Horizon
 from placement.storage.database import Database, Transaction, run_in_transaction
 from placement.storage.failures import OutcomeUnknown, Unreachable
 from placement.storage.feed import Feed
+from placement.storage.history import Horizon
 from tests.server import database_url, free_port
 
 # Far more than is allowed below, far less than everything would take without a deadline.

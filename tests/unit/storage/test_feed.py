@@ -18,10 +18,10 @@ from placement.providers import view
 from placement.providers.statements import providers
 from placement.storage import changes as change_log
 from placement.storage import records, tables
-from placement.storage.backends.backend import BEFORE_ALL
 from placement.storage.changes import CLUSTER_CHANGED, record_change
 from placement.storage.database import Database
 from placement.storage.feed import Feed, FeedBatch
+from placement.storage.history import BEFORE_ALL
 from placement.storage.records import read_document
 from tests.client import Client
 from tests.kubernetes import node_manifests, pod_manifest

@@ -10,18 +10,18 @@ import sqlalchemy as sa
 
 from placement.engine.domain.errors import BadRequest
 from placement.providers.statements import providers
-from placement.storage.backends import backend
-from placement.storage.backends.backend import BEFORE_ALL, History
+from placement.storage.backends import urls
 from placement.storage.backends.postgresql import PostgreSQL
 from placement.storage.backends.postgresql_driver import Dialect
 from placement.storage.database import Database
 from placement.storage.feed import Feed
+from placement.storage.history import BEFORE_ALL, History
 from tests.server import database_url
 
 
 def arguments(url: str) -> dict[str, str]:
     """What the driver is given."""
-    found: dict[str, str] = Dialect().create_connect_args(backend.supported(url))[1]
+    found: dict[str, str] = Dialect().create_connect_args(urls.supported(url))[1]
     return found
 
 
@@ -51,19 +51,19 @@ def test_several_hosts_have_ports_and_the_one_that_takes_writes_is_wanted():
 @pytest.mark.parametrize("url", ["postgresql://u:secret@h1:x,h2:1/db", "mysql://u:secret@h/db", "secret"])
 def test_what_cannot_be_understood_is_said_without_the_password(url: str):
     with pytest.raises(BadRequest) as refused:
-        backend.supported(url)
+        urls.supported(url)
     assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize("url", ["postgresql://u:secret@h1:1,h2:2/db", "postgresql://u:secret@h1:1/db"])
 def test_passwords_are_not_shown(url: str):
-    shown = backend.described_server(backend.supported(url))
+    shown = urls.described_server(urls.supported(url))
     assert "secret" not in shown
     assert all(part in shown for part in ("h1", "1", "db", "user u"))
 
 
 def test_what_the_url_says_about_the_transport_wins():
-    url = backend.supported("postgresql://u@h/db?connect_timeout=1&tcp_user_timeout=7")
+    url = urls.supported("postgresql://u@h/db?connect_timeout=1&tcp_user_timeout=7")
     options = PostgreSQL(url, History(), 30.0).engine_options()
     engine = sa.create_engine(url, **options)
     given = options["connect_args"]
