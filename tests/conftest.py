@@ -20,6 +20,7 @@ from placement.allocations import candidates
 from placement.allocations.candidates import SearchSettings
 from placement.app import build
 from placement.http.registry import registry_of
+from placement.planning import service as planning_service
 from placement.server.options import GROUPS
 from placement.storage.database import Database
 from tests.api_server import ApiServer, running_api_server
@@ -35,8 +36,8 @@ settings.register_profile("random", deadline=None, suppress_health_check=[Health
 settings.register_profile("same", settings.get_profile("random"), derandomize=True, database=None)
 settings.load_profile("same")
 
-# Refusals are compared to the letter, also where the machine takes long to find what else there is.
-candidates._SECONDS_FOR_THE_LOG = 60.0
+# Refusals and plans are compared to the letter, also where the machine takes long to find what else there is.
+candidates._SECONDS_FOR_THE_LOG = planning_service._WATCHED_SECONDS = 60.0
 
 _compiled = Rule._compile_builder
 
