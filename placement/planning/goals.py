@@ -335,7 +335,16 @@ class Goals:
             return self._with_reason(result, why)
         result.bound = Bound(sum(len(simulation.on[root]) for root in leaving[:wanted]), results.SUMS)
         mark = simulation.mark()
-        result.emptied = self._free_in_turn(empty, leaving, possible)
+        # First what is quick, of all hosts: a host that is hard to leave must not use up the time.
+        result.emptied = self._free_in_turn(empty, leaving, possible, others=False)
+        kept = simulation.changes_since(mark)
+        if len(result.emptied) < possible or len(kept.relocations) > result.bound.moves:
+            simulation.back(mark)
+            emptied = self._free_in_turn(empty, leaving, possible, others=True)
+            if (-len(emptied), len(simulation.relocations)) < (-len(result.emptied), len(kept.relocations)):
+                result.emptied = emptied
+            else:
+                simulation.replace_since(mark, kept)
         result.achieved = len(result.emptied)
         while result.achieved < possible and self._cut != results.TIME_UP:
             changes = simulation.changes_since(mark)
@@ -347,8 +356,13 @@ class Goals:
             result.achieved = sum(not simulation.on.get(root) for root in roots) - len(empty)
         return self._with_reason(result, why)
 
-    def _free_in_turn(self, empty: Sequence[int], leaving: Sequence[int], most: int) -> list[int]:
-        """Empty one host after another, fewest consumers first; hosts that are empty now stay empty."""
+    def _free_in_turn(
+        self, empty: Sequence[int], leaving: Sequence[int], most: int, *, others: bool
+    ) -> list[int]:
+        """Empty one host after another, fewest consumers first; hosts that are empty now stay empty.
+
+        `others`: consumers of other hosts may be moved, too, where that helps.
+        """
         simulation, emptied = self._simulation, list[int]()
         for root in empty:
             simulation.close(root)
@@ -358,7 +372,7 @@ class Goals:
             if len(simulation.on[root]) <= self.spare:
                 mark = simulation.mark()
                 simulation.close(root)
-                if self._vacate(self._by_size(root))[0]:
+                if self._vacate(self._by_size(root), others=others)[0]:
                     simulation.back(mark)
                 else:
                     emptied.append(root)

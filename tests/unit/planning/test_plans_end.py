@@ -1,5 +1,6 @@
 """Plans end by themselves, or with their time; what hosts cannot hold in all is called impossible at once."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from placement.planning.evictions import EvictionPlanner
 from placement.planning.goal_results import IMPOSSIBLE, Bound
 from placement.planning.goals import Goals
 from placement.planning.limits import PlanLimits
-from placement.planning.simulation import Spot
+from placement.planning.simulation import PlacedConsumer, Spot
 from tests.naive import NaiveProvider
 from tests.planning import Cluster, Guest, Scene, provider, shared, ways_to_place
 from tests.planning import guest as consumer
@@ -126,6 +127,27 @@ def test_as_many_hosts_as_sums_allow_are_freed(vcpu, each, more, achieved, why):
     assert (reached.achieved, reached.complete) == (achieved, True)
     assert achieved or reached.bound == Bound(0, IMPOSSIBLE)
     assert all(words in reached.why for words in why)
+
+
+def test_a_host_that_is_hard_to_leave_does_not_use_up_the_time():
+    # The guest of the first host has to wait for that of the second, which goes nowhere; two others can go.
+    hosts = [host(1, 1), host(2, 1), host(3, 4), host(4, 9)]
+    pair = [replace(each, aggregates=frozenset({"pair"})) for each in hosts[:2]]
+    of_pair = CandidateQuery((RequestGroup("", {"VCPU": 1}, member_of=(frozenset({"pair"}),)),))
+    movable = [guest(at, hosts[2 if at < 4 else 3], shared(1, 1)) for at in range(2, 7)]
+    guests = [guest(0, pair[0], of_pair), guest(1, pair[1], only_on([pair[1]])), *movable]
+    scene = Scene(Cluster([*pair, *hosts[2:]], guests), ALLOWED)
+
+    def evictions(_: object, spare: int, __: object) -> Iterator[tuple[list[PlacedConsumer], Spot]]:
+        # To look for others that could leave takes longer than there is.
+        if spare:
+            raise SearchEnded(abandoned=False)
+        return iter(())
+
+    scene.planner._evictions = evictions  # type: ignore[method-assign,assignment]
+    reached = goals_of(scene).free(1, scene.forest.roots.tolist())
+    assert (reached.achieved, len(scene.simulation.relocations)) == (1, 2)
+    assert reached.emptied == [scene.forest.row_of_uuid(hosts[2].uuid)]
 
 
 def test_hosts_that_the_others_cannot_take_in_are_not_emptied():
