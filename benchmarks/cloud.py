@@ -34,7 +34,7 @@ NFV, HAS_GPU, HAS_NVME, DISABLED = (
     "COMPUTE_STATUS_DISABLED",
 )
 UNNAMED = "local-nvme"
-"""The aggregate that nobody named in the service."""
+"""The aggregate without a name in the service."""
 Send = Callable[[str, str, Any], Any]
 """A call to a service: method, path and body. It raises an error unless the call succeeds."""
 

@@ -583,14 +583,14 @@ def _joined_with_core_trees(
 
     The explanation is that of the core trees, unless only the others have candidates.
     """
-    told = (
+    explaining = (
         searched_others
         if len(searched_others.found.candidates) and not len(searched_cores.found.candidates)
         else searched_cores
     )
     # In the order of `queries_of`.
     answer = JointAnswer(view.forest, (searched_others.found, searched_cores.found), most)
-    return SearchResult(answer, view.names, told.explanation, told.in_full)
+    return SearchResult(answer, view.names, explaining.explanation, explaining.in_full)
 
 
 def _open_among(view: View, places: tuple[frozenset[int], ...], open_hosts: IsOpen | None) -> IsOpen | None:

@@ -118,7 +118,7 @@ def _recorded(connection: Executor, called: str, *, is_name: bool) -> list[Audit
         found.append(AuditTarget(TargetKind.PROVIDER if of_provider else kind, called, None))
     if is_name:
         newest = sa.select(sa.func.max(_records.c.id)).scalar_subquery()
-        said = f'"name":{json.dumps(called)}'
+        member = f'"name":{json.dumps(called)}'
         former = (
             sa.select(_records.c.kind, _records.c.target)
             .where(
@@ -126,7 +126,7 @@ def _recorded(connection: Executor, called: str, *, is_name: bool) -> list[Audit
                 _records.c.kind.in_([TargetKind.PROVIDER, TargetKind.AGGREGATE]),
                 sa.or_(
                     *(
-                        column.contains(said, autoescape=True)
+                        column.contains(member, autoescape=True)
                         for column in (_records.c.before, _records.c.after)
                     )
                 ),

@@ -49,7 +49,7 @@ WITH given AS (
      WHERE (SELECT count(*) FROM consumer) = jsonb_array_length(given.consumers)
      ORDER BY provider.id FOR UPDATE OF provider
 ), stamped AS (
-    -- The stamp and the generation of these providers; nobody else can change them now.
+    -- The stamp and the generation of these providers; no other transaction can change them now.
     UPDATE resource_providers
        SET generation = generation + wanted.step, revision = pg_current_xact_id(), updated_at = given.now,
            content_revision = :CONTENT, usage_revision = pg_current_xact_id()
