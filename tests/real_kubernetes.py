@@ -210,6 +210,10 @@ class ControlPlane:
         """For the extender, likewise."""
         return self.kubeconfig("bind", f"{_ACCOUNTS}:placement-bind", context)
 
+    def schedule_kubeconfig(self, context: str) -> Path:
+        """For the scheduling loop, likewise."""
+        return self.kubeconfig("schedule", f"{_ACCOUNTS}:placement-schedule", context)
+
     @contextmanager
     def scheduler(self, *extenders: dict[str, Any], name: str = "default-scheduler") -> Iterator[Path]:
         """kube-scheduler with these extenders for the pods that name it during the block; its log."""
@@ -254,7 +258,7 @@ def running_control_plane(source: Path, folder: Path) -> Iterator[ControlPlane]:
     unpack(source, folder)
     tokens = {
         user: secrets.token_hex(16)
-        for user in (_ADMIN, _SCHEDULER, f"{_ACCOUNTS}:placement-sync", f"{_ACCOUNTS}:placement-bind")
+        for user in (_ADMIN, _SCHEDULER, *(f"{_ACCOUNTS}:placement-{each}" for each in ("sync", "bind", "schedule")))
     }
     _write_credentials(folder, tokens)
     with ExitStack() as stack:
@@ -326,6 +330,7 @@ def _install(plane: ControlPlane) -> None:
     for file in (
         "kubernetes/rights.yaml",
         "kubernetes-binding/rights.yaml",
+        "kubernetes-scheduling/rights.yaml",
         "examples/kubernetes-topologies.yaml",
     ):
         for manifest in yaml.safe_load_all((ETC / file).read_text()):

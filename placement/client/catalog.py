@@ -77,6 +77,7 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "reservation create": ("client.commands.reservation:CreateReservations", "edge reservation.yaml"),
         "reservation delete": ("client.commands.reservation:DeleteReservation", "edge kept"),
         "sync kubernetes": ("sync.command:SyncKubernetes", "--cluster edge --once"),
+        "schedule kubernetes": ("scheduling.command:ScheduleKubernetes", "--cluster edge"),
     },
     "OpenStack": {
         "flavor translate": ("client.commands.flavor:TranslateFlavor", "--vcpus 4 --ram 4096"),

@@ -23,6 +23,12 @@ from placement.engine.numa.cpus import CpuListError, CpuSet, parse_cpu_list
 _LONGEST_VALUE = 60
 CLOSED = "placement/closed"
 """The annotation of a node that takes no new pod, whatever the pod tolerates; its text says why."""
+CHOOSE_GATE = "placement.cpus/choose"
+"""The scheduling gate of a pod whose CPUs and node the loop chooses, and which another scheduler binds."""
+PINNED = "placement.cpus/node"
+"""The annotation of a pod whose gate was taken away: the node that was chosen."""
+LOOP_NODE = "placement.cpus/loop"
+"""The label, and the key of the taint, of nodes whose pods the loop schedules."""
 
 
 class ManifestError(BadValues):

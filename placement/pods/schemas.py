@@ -22,6 +22,7 @@ from placement.http import schemas as fields
 from placement.http.errors import error_document, status_of
 from placement.pods.decide.explanation import in_plain_words
 from placement.pods.koordinator.annotations import status_document
+from placement.pods.koordinator.settings import LoopNodes
 from placement.pods.manifests.pod import quantities
 from placement.pods.services.closed_nodes import Closure
 from placement.pods.services.clusters import NodeTree
@@ -61,6 +62,7 @@ class ClusterSettingsSchema(fields.VersionedSchema):
     numaScoring = _SCORING
     guaranteedQoS = fields.Choice(filter(None, QosClass), nullable=True)
     subPriorityImmutable = fields.Boolean(nullable=True)
+    loopNodes = fields.Choice(list(LoopNodes), nullable=True)
 
 
 # Answers about reservations.
@@ -510,6 +512,12 @@ def _named(pod: Any, key: str) -> str | None:
     return stated if isinstance(stated, str) else None
 
 
+class PodTakenSchema(PodSchema):
+    """A pod that was placed or recorded; `changed_at` is that of its claim, by which it can be given back."""
+
+    changed_at = fields.String(metadata=fields.OPTIONAL, source=fields.unless_empty("changed_at"))
+
+
 class PodOutcomeSchema(fields.AnswerSchema):
     """The outcome for one of many pods, by the name in its manifest: the pod, or what is wrong."""
 
@@ -517,7 +525,7 @@ class PodOutcomeSchema(fields.AnswerSchema):
     name = fields.String(nullable=True, source=lambda outcome: _named(outcome[0], "name"))
     status = fields.Integer(200, 599, source=lambda outcome: _status(outcome[1], "is_new"))
     pod = fields.Object(
-        PodSchema, metadata=fields.OPTIONAL, source=lambda outcome: getattr(outcome[1], "answer", None)
+        PodTakenSchema, metadata=fields.OPTIONAL, source=lambda outcome: getattr(outcome[1], "answer", None)
     )
     error = fields.Object(
         fields.ErrorSchema,

@@ -45,6 +45,7 @@ _NOT_GIVEN = (
     "account, and ~/.kube/config cannot be used"
 )
 
+MERGE_PATCH, STRATEGIC_PATCH = "application/merge-patch+json", "application/strategic-merge-patch+json"
 KubernetesObject = Mapping[str, Any]
 NOTHING_CHOSEN: Mapping[str, str] = MappingProxyType({})
 
@@ -159,9 +160,13 @@ class ApiServer:
         """Replace an object. Raises ApiServerError."""
         return self._json("PUT", path, body)
 
-    def patch(self, path: str, body: KubernetesObject) -> dict[str, Any]:
-        """Merge into an object (RFC 7396). Raises ApiServerError."""
-        return self._json("PATCH", path, body, "application/merge-patch+json")
+    def patch(self, path: str, body: KubernetesObject, media_type: str = MERGE_PATCH) -> dict[str, Any]:
+        """Merge into an object (RFC 7396), or patch it as the media type says. Raises ApiServerError."""
+        return self._json("PATCH", path, body, media_type)
+
+    def delete(self, path: str, options: KubernetesObject) -> dict[str, Any]:
+        """Delete an object with DeleteOptions, such as preconditions. Raises ApiServerError."""
+        return self._json("DELETE", path, options)
 
     def _json(
         self,

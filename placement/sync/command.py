@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import signal
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placement.client.arguments import argument, port_number
 from placement.client.command import ActionCommand
@@ -17,6 +18,17 @@ from placement.sync.settings import (
     SHORTEST_LEASE_SECONDS,
     LeaseName,
 )
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Sequence
+
+    from placement.client.client import Client
+    from placement.sync.api_server import ApiServer
+    from placement.sync.journal import Journal
+    from placement.sync.leadership import Leadership
+    from placement.sync.service import ServiceCluster
+    from placement.sync.synchronization import Synchronization
 
 _OBJECT_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
@@ -49,6 +61,60 @@ def _lease_seconds(text: str) -> int:
     return int(text)
 
 
+KUBERNETES_ARGUMENTS = (
+    argument("--cluster", required=True, help="name of the cluster; it is created if it is missing"),
+    argument(
+        "--kubeconfig",
+        metavar="FILE",
+        help="how to reach Kubernetes (default $KUBECONFIG, ~/.kube/config, or as a pod does)",
+    ),
+    argument("--context", metavar="NAME", help="context of the kubeconfig"),
+    argument(
+        "--namespace",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="take only pods of this namespace, repeatable (default all)",
+    ),
+    argument(
+        "--claim-patience",
+        metavar="SECONDS",
+        type=_patience,
+        default=PATIENCE_SECONDS,
+        help="after this many seconds release the claim of a waiting pod that was never bound "
+        f"(default {PATIENCE_SECONDS:.0f}, at least {LEAST_PATIENCE_SECONDS})",
+    ),
+    argument(
+        "--health-port",
+        metavar="PORT",
+        type=port_number,
+        help="answer /livez, /readyz, /healthcheck and /metrics on this port (default: on none)",
+    ),
+    argument(
+        "--health-host",
+        metavar="HOST",
+        default="127.0.0.1",
+        help="the address for that; 0.0.0.0 where Kubernetes probes it (default %(default)s)",
+    ),
+    argument(
+        "--lease",
+        metavar="NAMESPACE/NAME",
+        type=_lease,
+        help="take turns with the other processes that name the same Lease of Kubernetes: only its "
+        "holder sends (default: none)",
+    ),
+    argument(
+        "--lease-duration",
+        metavar="SECONDS",
+        type=_lease_seconds,
+        default=LEASE_SECONDS,
+        help="how long the others wait for a holder that is gone (default %(default)s, at least "
+        f"{SHORTEST_LEASE_SECONDS})",
+    ),
+)
+"""The arguments of every command that follows a Kubernetes."""
+
+
 class SyncKubernetes(ActionCommand):
     """Keep a cluster as its Kubernetes is: nodes, their topologies, and pods.
 
@@ -57,65 +123,12 @@ class SyncKubernetes(ActionCommand):
     """
 
     arguments = (
-        argument("--cluster", required=True, help="name of the cluster; it is created if it is missing"),
-        argument(
-            "--kubeconfig",
-            metavar="FILE",
-            help="how to reach Kubernetes (default $KUBECONFIG, ~/.kube/config, or as a pod does)",
-        ),
-        argument("--context", metavar="NAME", help="context of the kubeconfig"),
-        argument(
-            "--namespace",
-            metavar="NAME",
-            action="append",
-            default=[],
-            help="take only pods of this namespace, repeatable (default all)",
-        ),
-        argument(
-            "--claim-patience",
-            metavar="SECONDS",
-            type=_patience,
-            default=PATIENCE_SECONDS,
-            help="after this many seconds release the claim of a waiting pod that was never bound "
-            f"(default {PATIENCE_SECONDS:.0f}, at least {LEAST_PATIENCE_SECONDS})",
-        ),
-        argument(
-            "--health-port",
-            metavar="PORT",
-            type=port_number,
-            help="answer /livez, /readyz, /healthcheck and /metrics on this port (default: on none)",
-        ),
-        argument(
-            "--health-host",
-            metavar="HOST",
-            default="127.0.0.1",
-            help="the address for that; 0.0.0.0 where Kubernetes probes it (default %(default)s)",
-        ),
-        argument(
-            "--lease",
-            metavar="NAMESPACE/NAME",
-            type=_lease,
-            help="take turns with the other processes that name the same Lease of Kubernetes: only its "
-            "holder sends (default: none)",
-        ),
-        argument(
-            "--lease-duration",
-            metavar="SECONDS",
-            type=_lease_seconds,
-            default=LEASE_SECONDS,
-            help="how long the others wait for a holder that is gone (default %(default)s, at least "
-            f"{SHORTEST_LEASE_SECONDS})",
-        ),
+        *KUBERNETES_ARGUMENTS,
         argument("--once", action="store_true", help="compare once and exit, 1 if any is rejected"),
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        from placement.common.secrets import warn_if_readable
         from placement.sync.api_server import ApiServer
-        from placement.sync.health import serve_health
-        from placement.sync.journal import Journal
-        from placement.sync.leadership import Leadership
-        from placement.sync.service import ServiceCluster
         from placement.sync.synchronization import Synchronization
 
         if parsed_args.lease and parsed_args.once:
@@ -123,26 +136,58 @@ class SyncKubernetes(ActionCommand):
                 "--lease: a single comparison with --once takes no turns; leave one of them out"
             )
         api_server = ApiServer(parsed_args.kubeconfig, parsed_args.context)
+        parts = SynchronizationParts.of(api_server, self.client, self.app, parsed_args)
+        synchronization = Synchronization(
+            api_server,
+            parts.service,
+            parsed_args.namespace,
+            parts.journal,
+            parsed_args.claim_patience,
+            parts.leadership,
+        )
+        if parsed_args.once:
+            return 1 if synchronization.once() else 0
+        run_until_stopped(synchronization, parsed_args)
+        return 0
+
+
+class SynchronizationParts(NamedTuple):
+    """What a synchronization is made of, as the arguments have it."""
+
+    service: ServiceCluster
+    journal: Journal
+    leadership: Leadership | None
+
+    @classmethod
+    def of(
+        cls, api_server: ApiServer, client: Client, app: Any, parsed_args: argparse.Namespace
+    ) -> SynchronizationParts:
+        """Return the parts. Raises PlacementError."""
+        from placement.common.secrets import warn_if_readable
+        from placement.sync.journal import Journal
+        from placement.sync.leadership import Leadership
+        from placement.sync.service import ServiceCluster
+
         if parsed_args.kubeconfig:
             warn_if_readable(parsed_args.kubeconfig, "the credentials")
-        journal = Journal(self.app.stdout, self.app.stderr)
+        journal = Journal(app.stdout, app.stderr)
         leadership = None
         if parsed_args.lease:
             leadership = Leadership(api_server, parsed_args.lease, parsed_args.lease_duration, journal)
         allow = leadership.require if leadership else lambda: None
-        synchronization = Synchronization(
-            api_server,
-            ServiceCluster(self.client, parsed_args.cluster, allow),
-            parsed_args.namespace,
-            journal,
-            parsed_args.claim_patience,
-            leadership,
-        )
-        if parsed_args.health_port:
-            serve_health(parsed_args.health_host, parsed_args.health_port, synchronization.progress.checks)
-        if parsed_args.once:
-            return 1 if synchronization.once() else 0
-        # SIGTERM is no failure; it ends the command as Ctrl-C does.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        synchronization.forever()
-        return 0
+        return cls(ServiceCluster(client, parsed_args.cluster, allow), journal, leadership)
+
+
+def run_until_stopped(
+    synchronization: Synchronization,
+    parsed_args: argparse.Namespace,
+    others: Sequence[threading.Thread] = (),
+) -> None:
+    """Synchronize until the command is stopped, with other threads beside it. Raises PlacementError."""
+    from placement.sync.health import serve_health
+
+    if parsed_args.health_port:
+        serve_health(parsed_args.health_host, parsed_args.health_port, synchronization.progress.checks)
+    # SIGTERM is no failure; it ends the command as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    synchronization.forever(others)

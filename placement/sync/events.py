@@ -38,7 +38,7 @@ class RejectionEvents(threading.Thread):
 
     def __init__(self, api_server: ApiServer, journal: Journal) -> None:
         super().__init__(name="events", daemon=True)
-        self._api_server = api_server
+        self._source = EventSource(api_server, _COMPONENT)
         self._journal = journal
         self._waiting: queue.Queue[tuple[dict[str, Any], str]] = queue.Queue(_MOST_WAITING)
         # The last text about each object, and when it was given.
@@ -53,7 +53,7 @@ class RejectionEvents(threading.Thread):
             self._sent.clear()
         self._sent[key] = text, now
         try:
-            self._waiting.put_nowait((_reference(key, manifest), text[:_LONGEST_MESSAGE]))
+            self._waiting.put_nowait((reference_of(key, manifest), text[:_LONGEST_MESSAGE]))
         except queue.Full:
             EVENTS.labels("dropped").inc()
 
@@ -75,7 +75,7 @@ class RejectionEvents(threading.Thread):
         """Wait for an Event to write, and write it."""
         reference, text = self._waiting.get()
         try:
-            self._write(reference, text)
+            self._source.write(reference, REASON, text, "Warning")
         except ApiServerError as error:
             EVENTS.labels("failed").inc()
             self._journal.trouble(_SOURCE, str(error))
@@ -83,9 +83,17 @@ class RejectionEvents(threading.Thread):
             EVENTS.labels("written").inc()
             self._journal.well(_SOURCE)
 
-    def _write(self, reference: dict[str, Any], text: str) -> None:
-        """Write an Event, or count up the one that is there. Raises ApiServerError."""
-        event = _event(reference, text)
+
+class EventSource:
+    """A component that reports Events."""
+
+    def __init__(self, api_server: ApiServer, component: str) -> None:
+        self._api_server = api_server
+        self._component = component
+
+    def write(self, reference: Mapping[str, Any], reason: str, text: str, kind: str) -> None:
+        """Write an Event of the type `kind`, or count up the one that is there. Raises ApiServerError."""
+        event = self._event(reference, reason, text, kind)
         collection = object_path("/api/v1", "namespaces", event["metadata"]["namespace"], "events")
         try:
             self._api_server.post(collection, event)
@@ -98,8 +106,32 @@ class RejectionEvents(threading.Thread):
                 again = {"count": (found.get("count") or 0) + 1, "lastTimestamp": event["lastTimestamp"]}
                 self._api_server.patch(path, again)
 
+    def _event(self, reference: Mapping[str, Any], reason: str, text: str, kind: str) -> dict[str, Any]:
+        """Return the Event; a repeated message about an object gets the same name."""
+        shown = "\0".join([reference["kind"], reference["name"], reference.get("uid", ""), text])
+        digest = hashlib.sha256(shown.encode()).hexdigest()[:16]
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {
+                "namespace": reference.get("namespace") or _DEFAULT_NAMESPACE,
+                "name": f"{reference['name'][:_LONGEST_NAME].rstrip('.-')}.{digest}",
+            },
+            "involvedObject": reference,
+            "reason": reason,
+            "message": text,
+            "type": kind,
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
 
-def _reference(key: Key, manifest: Mapping[str, Any]) -> dict[str, Any]:
+
+def reference_of(key: Key, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the ObjectReference of an object."""
     metadata = manifest["metadata"]
     # kubelet names nodes by their names in Events, and kubectl looks for that.
     uid = key.name if key.kind is ObjectKind.NODE else str(metadata.get("uid") or "")
@@ -113,27 +145,3 @@ def _reference(key: Key, manifest: Mapping[str, Any]) -> dict[str, Any]:
     if key.namespace:
         found["namespace"] = key.namespace
     return {name: value for name, value in found.items() if value}
-
-
-def _event(reference: dict[str, Any], text: str) -> dict[str, Any]:
-    """Return the Event; a repeated message about an object gets the same name."""
-    shown = "\0".join([reference["kind"], reference["name"], reference.get("uid", ""), text])
-    digest = hashlib.sha256(shown.encode()).hexdigest()[:16]
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {
-            "namespace": reference.get("namespace") or _DEFAULT_NAMESPACE,
-            "name": f"{reference['name'][:_LONGEST_NAME].rstrip('.-')}.{digest}",
-        },
-        "involvedObject": reference,
-        "reason": REASON,
-        "message": text,
-        "type": "Warning",
-        "source": {"component": _COMPONENT},
-        "reportingComponent": _COMPONENT,
-        "firstTimestamp": now,
-        "lastTimestamp": now,
-        "count": 1,
-    }

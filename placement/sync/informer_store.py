@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from placement.sync.service import PodId
 from placement.sync.watched_objects import Key, ObjectKind, WatchedObject
+
+Listener = Callable[[Key, WatchedObject | None], None]
+"""A call with an object as it is now, None if it is gone."""
 
 
 class InformerStore:
@@ -20,6 +23,12 @@ class InformerStore:
         self._changed: set[Key] = set()
         self._ended: set[PodId] = set()
         self._condition = threading.Condition()
+        self._listen: Listener | None = None
+
+    def tell(self, listen: Listener) -> None:
+        """Have `listen` called with every object that is seen from now on; it must return at once."""
+        with self._condition:
+            self._listen = listen
 
     def lacks(self, collection: str) -> None:
         """Note that there is no such collection."""
@@ -62,6 +71,8 @@ class InformerStore:
             self._objects.pop(key, None)
         else:
             self._objects[key] = watched
+        if self._listen is not None:
+            self._listen(key, watched)
         if (before and before.mark) != (watched and watched.mark):
             self._changed.add(key)
         if key.kind is ObjectKind.POD and before is not None and before.has_ended_as(watched):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from placement.client.client import ServiceError
 from placement.engine.domain.portions import portions
 from placement.sync.figures import WRITES
 from placement.sync.informer_store import InformerStore
+from placement.sync.own_claims import OwnClaims
 from placement.sync.reconciled import HeldObject, Reconciled
 from placement.sync.sending import Sending
 from placement.sync.service import HeldPod, PodId, ServiceCluster
@@ -40,8 +41,10 @@ class ReconciledPods(Reconciled):
         sending: Sending,
         asked: PodLookup,
         namespaces: Collection[str],
+        own: OwnClaims,
     ) -> None:
         super().__init__(service, store, sending)
+        self._own = own
         self._asked = asked
         self._namespaces = namespaces
         self._waiting: dict[Key, str] = {}
@@ -142,7 +145,10 @@ class ReconciledPods(Reconciled):
             return False
         WRITES.labels("release", "accepted" if released else "nothing_held").inc()
         self._ended.discard(pod)
+        self._own.forget(pod.uid)
         self.forget(pod)
+        if released:
+            self._sending.made_room()
         return released
 
     def _release_if_ended(self, pod: PodId) -> None:
@@ -172,12 +178,22 @@ class ReconciledPods(Reconciled):
     def put(self, has_node: Callable[[str], bool]) -> Iterator[tuple[int, set[str]]]:
         """Send pods that are new or changed, node by node; raises ServiceError, ApiServerError.
 
-        Yield after each call how many were taken, and the nodes that have all their pods since then.
+        Yield after each call how many were taken, and the nodes that have all their pods since then. Pods
+        that this process is binding wait; the ones that it has bound need no report, unless they changed.
         """
+        binding = set(filter(self._is_binding, self._due))
+        self._due -= binding
         sendable = self._collected(lambda key: self._sendable(key, has_node))
+        self._due |= binding
         sendable.sort(key=attrgetter("node"))
         left = Counter(each.node for each in sendable)
-        for batch in portions(sendable, _PODS_IN_CALL):
+        known = [each for each in sendable if self._own.says_all(each.watched)]
+        whole = {each.key for each in known}
+        reported = [each for each in sendable if each.key not in whole]
+        for batch in portions(known, _PODS_IN_CALL):
+            reported += self._confirmed(batch, left)
+            yield 0, {each.node for each in batch if not left[each.node]}
+        for batch in portions(reported, _PODS_IN_CALL):
             sent = self._service.put_pods(
                 [(key.namespace, key.name, watched.manifest) for key, watched, _ in batch]
             )
@@ -185,13 +201,41 @@ class ReconciledPods(Reconciled):
             taken = 0
             for (key, watched, node), outcome in zip(batch, sent, strict=True):
                 left[node] -= 1
+                is_change = key in self._held
                 if self._took(key, HeldObject(watched.mark, watched.uid, node), outcome):
                     taken += 1
+                    if is_change:
+                        # A resize may have made it smaller, or it may have left another node.
+                        self._sending.made_room()
+                    self._own.forget(watched.uid)
                     # It runs, and is recorded where it runs: a release that was refused is pointless now.
                     self._ended.discard(PodId(key.namespace, key.name, watched.uid))
                 if outcome.shares_cpus:
                     self._release_if_ended(PodId(key.namespace, key.name, watched.uid))
             yield taken, {each.node for each in batch if not left[each.node]}
+
+    def _is_binding(self, key: Key) -> bool:
+        watched = self._store.get(key)
+        return watched is not None and self._own.is_binding(watched.uid)
+
+    def _confirmed(self, batch: Sequence[_SendablePod], left: Counter[str]) -> list[_SendablePod]:
+        """Report pods that were bound as they were placed; return the ones that need a full report.
+
+        Raises ServiceError.
+        """
+        ids = [(PodId(key.namespace, key.name, watched.uid), node) for key, watched, node in batch]
+        unknown = []
+        for each, (pod, node), is_held in zip(batch, ids, self._service.confirm(ids), strict=True):
+            self._own.forget(pod.uid)
+            if not is_held:
+                unknown.append(each)
+                continue
+            left[node] -= 1
+            self._held[each.key] = HeldObject(each.watched.mark, pod.uid, node)
+            self._due.discard(each.key)
+            self._ended.discard(pod)
+            WRITES.labels(ObjectKind.POD, "confirmed").inc()
+        return unknown
 
     def _sendable(self, key: Key, has_node: Callable[[str], bool]) -> _SendablePod | None:
         self._waiting.pop(key, None)

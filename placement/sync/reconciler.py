@@ -8,6 +8,7 @@ from placement.sync.events import RejectionEvents
 from placement.sync.expiring_claims import ExpiringClaims
 from placement.sync.informer_store import InformerStore
 from placement.sync.journal import Journal
+from placement.sync.own_claims import OwnClaims
 from placement.sync.reconciled_nodes import ReconciledNodes
 from placement.sync.reconciled_pods import PodLookup, ReconciledPods
 from placement.sync.reconciled_reservations import ReconciledReservations
@@ -36,12 +37,14 @@ class Reconciler:
         progress: Callable[[str], None],
         claim_patience: float,
         events: RejectionEvents | None = None,
+        own: OwnClaims | None = None,
+        made_room: Callable[[], None] = lambda: None,
     ) -> None:
         self._service = service
         self._store = store
         self._journal = journal
-        self._sending = Sending(journal, lambda: progress(self.summary()), store, events)
-        self._pods = ReconciledPods(service, store, self._sending, asked, namespaces)
+        self._sending = Sending(journal, lambda: progress(self.summary()), store, events, made_room)
+        self._pods = ReconciledPods(service, store, self._sending, asked, namespaces, own or OwnClaims())
         self._reservations = ReconciledReservations(service, store, self._sending)
         self._nodes = ReconciledNodes(service, store, self._sending, self._pods, self._reservations)
         self._claims = ExpiringClaims(service, store, self._pods, journal, asked, claim_patience)

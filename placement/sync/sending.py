@@ -89,13 +89,15 @@ class _Rejection:
 class Sending:
     """The outcomes of the things that are sent.
 
-    A refusal concerns its thing only, any other failure all of them.
+    A refusal concerns its thing only, any other failure all of them. `made_room` is called with every change
+    that may help a pod which waits.
     """
 
     _journal: Journal
     _progress: Callable[[], None]
     _store: InformerStore
     _events: RejectionEvents | None = None
+    made_room: Callable[[], None] = lambda: None
     rejections: Rejections = field(default_factory=Rejections)
 
     def accepted(self, key: Key, mark: Hashable, send: Callable[[], Sent | bool]) -> bool:
@@ -114,6 +116,8 @@ class Sending:
             WRITES.labels(key.kind, "rejected").inc()
             return False
         WRITES.labels(key.kind, "accepted").inc()
+        if key.kind is not ObjectKind.POD:
+            self.made_room()
         self.settled(key)
         for warning in sent.warnings:
             self._journal.note(f"{_title(key)}: {warning}")

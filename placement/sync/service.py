@@ -62,8 +62,13 @@ class ServiceCluster:
         Raises ServiceError for a name that no cluster can have.
         """
         self._client = client
+        self._name = name
         self._allow = allow
         self._path = f"/ext/v1{path('clusters', name)}"
+
+    def by(self, client: Client) -> ServiceCluster:
+        """Return the same cluster by another client, for another thread."""
+        return ServiceCluster(client, self._name, self._allow)
 
     def _at(self, *of: str) -> str:
         return self._path + path(*of)
@@ -111,6 +116,36 @@ class ServiceCluster:
         items = [manifest for *_, manifest in pods]
         singly = [partial(self.put, pod, "pods", namespace, name) for namespace, name, pod in pods]
         return self._put_many("pods", items, singly)
+
+    def place(self, pods: Sequence[Mapping[str, Any]], seconds: float) -> list[dict[str, Any]]:
+        """Have many pods placed within some seconds; return for each its `status`, and `pod` or `error`."""
+        self._allow()
+        answer = self._client.post(self._at("pods"), {"kind": "List", "items": pods}, seconds)
+        found: list[dict[str, Any]] = answer["pods"]
+        return found
+
+    def confirm(self, pods: Sequence[tuple[PodId, str]]) -> list[bool]:
+        """Report pods that were bound to these nodes; return for which the service holds that claim."""
+        self._allow()
+        items = [{**pod._asdict(), "node": node} for pod, node in pods]
+        try:
+            answer = self._client.post(self._at("pods", "bound"), {"pods": items})
+        except ServiceError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            # A release before this one, during an upgrade, takes full reports.
+            return [False] * len(pods)
+        return [each["outcome"] == "confirmed" for each in answer["pods"]]
+
+    def preemption(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the node and the pods to evict there, chosen for a pod."""
+        found: dict[str, Any] = self._client.post(self._at("pods", "preemption"), body)
+        return found
+
+    def settings(self) -> dict[str, Any]:
+        """Return the cluster with its settings."""
+        found: dict[str, Any] = self._client.get(self._at())
+        return found
 
     def _put_many(
         self, kind: str, items: Sequence[Mapping[str, Any]], singly: Sequence[Callable[[], Sent]]

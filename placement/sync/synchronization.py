@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,6 +16,7 @@ from placement.sync.figures import LEADS
 from placement.sync.informer_store import InformerStore
 from placement.sync.journal import Journal
 from placement.sync.leadership import Leadership, NotLeading
+from placement.sync.own_claims import OwnClaims
 from placement.sync.pause import Pause
 from placement.sync.progress import SERVICE, Progress
 from placement.sync.reconciled_pods import GATHERED_SECONDS
@@ -41,14 +43,21 @@ class Synchronization:
         journal: Journal,
         claim_patience: float = PATIENCE_SECONDS,
         leadership: Leadership | None = None,
+        own: OwnClaims | None = None,
+        made_room: Callable[[], None] = lambda: None,
     ) -> None:
-        """Prepare a synchronization; with `leadership` it sends only while this process leads."""
+        """Prepare a synchronization; with `leadership` it sends only while this process leads.
+
+        `own` are pods that this process binds itself; `made_room` is called when a pod that waits may fit.
+        """
         self._api_server = api_server
         self._collections = collections(namespaces)
         self._pods = next(found for found in self._collections if found.kind is ObjectKind.POD)
         self._journal = journal
         self.progress = Progress(journal)
-        self._store = InformerStore([collection.title for collection in self._collections])
+        self.store = InformerStore([collection.title for collection in self._collections])
+        self.is_current = False
+        """Whether the service has had all that Kubernetes has, since this process leads."""
         self._leadership = leadership
         # Without an election this process leads.
         LEADS.set(leadership is None)
@@ -56,13 +65,15 @@ class Synchronization:
         self._new_reconciler: Callable[[], Reconciler] = partial(
             Reconciler,
             service,
-            self._store,
+            self.store,
             journal,
             self._asked_for,
             namespaces,
             self.progress.tell,
             claim_patience,
             self._events,
+            own,
+            made_room,
         )
         self._reconciler = self._new_reconciler()
         self._stood_by = False
@@ -80,7 +91,7 @@ class Synchronization:
     def once(self) -> int:
         """List everything and send the difference; return how much was rejected. Raises PlacementError."""
         for collection in self._collections:
-            list_into(self._api_server, collection, self._store, self._journal)
+            list_into(self._api_server, collection, self.store, self._journal)
         self._reconciler.compare()
         self._reconciler.settle_all()
         self._events.write_all()
@@ -92,37 +103,41 @@ class Synchronization:
         self._reconciler.look_at_claims()
         self._reconciler.settle()
 
-    def forever(self) -> None:
-        """Synchronize until KeyboardInterrupt. Raises PlacementError if a watch ends, which none should."""
+    def forever(self, others: Sequence[threading.Thread] = ()) -> None:
+        """Synchronize until KeyboardInterrupt, with other threads beside it.
+
+        Raises PlacementError if a watch or one of them ends, which none should.
+        """
         watches = [
-            Watching(self._api_server, collection, self._store, self._journal)
+            Watching(self._api_server, collection, self.store, self._journal)
             for collection in self._collections
         ]
         try:
-            for thread in (*watches, self._events, *([self._leadership] if self._leadership else [])):
+            threads = *watches, *others
+            for thread in (*threads, self._events, *([self._leadership] if self._leadership else [])):
                 thread.start()
-            self._send(watches)
+            self._send(threads)
         except KeyboardInterrupt:
             self._journal.note(f"stopped: {self._reconciler.summary()}")
         finally:
             if self._leadership is not None:
                 self._leadership.resign()
 
-    def _send(self, watches: Sequence[Watching]) -> None:
+    def _send(self, threads: Sequence[threading.Thread]) -> None:
         pause = Pause()
         while True:
-            changed = self._store.changed(
+            changed = self.store.changed(
                 GATHERED_SECONDS if self._reconciler.gathers else _LOOK_AGAIN_SECONDS
             )
-            for watch in watches:
-                if not watch.is_alive():
-                    raise PlacementError(f"the watch of {watch.name} has ended")
+            for thread in threads:
+                if not thread.is_alive():
+                    raise PlacementError(f"the thread of {thread.name} has ended")
             if self._leadership is not None and not self._leadership.is_alive():
                 raise PlacementError("the thread that renews the Lease has ended")
             if not self._may_send():
                 continue
             self._reconciler.look_at(changed)
-            if not self._store.complete:
+            if not self.store.complete:
                 continue
             try:
                 if time.monotonic() >= self._compare_at:
@@ -140,6 +155,7 @@ class Synchronization:
                 self._journal.trouble(SERVICE, str(error))
                 time.sleep(pause.after_failure())
                 continue
+            self.is_current = True
             pause.after_success()
             self._journal.well(SERVICE)
             self.progress.settled(self._reconciler.counts, self._reconciler.rejected)
@@ -151,9 +167,10 @@ class Synchronization:
             self._stood_by = False
             self.progress.leads()
             return True
+        self.is_current = False
         self.progress.stands_by(self._leadership.holder)
         # Pods that end meanwhile are released by another process, or by the first comparison of this one.
-        self._store.ended()
+        self.store.ended()
         if not self._stood_by:
             self._stood_by = True
             # Others send now, so it is not known any more what the service was sent last.

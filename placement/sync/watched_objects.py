@@ -52,8 +52,8 @@ class WatchedObject:
     """An object as last seen.
 
     `text` is the manifest as JSON, `mark` tells whether anything that matters changed. `node` is the node a
-    pod occupies; one that waits for a node or is `over` occupies none, and its text is not kept. Reservations
-    may be `over`, too.
+    pod occupies; one that waits for a node or is `over` occupies none. The text of a pod that is over is not
+    kept. Reservations may be `over`, too.
     """
 
     text: bytes
@@ -82,7 +82,7 @@ def watched_object(manifest: Mapping[str, Any]) -> WatchedObject:
         over = over and manifest["kind"] == ObjectKind.RESERVATION
         return WatchedObject(orjson.dumps(manifest), mark, uid, over=over)
     node = None if over else (manifest.get("spec") or {}).get("nodeName") or None
-    return WatchedObject(orjson.dumps(manifest) if node else b"", mark, uid, node, over)
+    return WatchedObject(b"" if over else orjson.dumps(manifest), mark, uid, node, over)
 
 
 def lasting_part(manifest: Mapping[str, Any]) -> dict[str, Any]:

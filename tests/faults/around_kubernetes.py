@@ -107,9 +107,22 @@ class Lab:
     @contextmanager
     def synchronized(self, nodes: int) -> Iterator[Synchronizing]:
         """The synchronisation runs during the block, which begins when it has compared everything."""
-        output = self.folder / f"sync-{len(list(self.folder.iterdir()))}.txt"
-        command = [sys.executable, "-m", "placement.client", "--url", self.url, "sync", "kubernetes"]
-        command += ["--cluster", CLUSTER, "--kubeconfig", str(self.kubernetes.sync_kubeconfig(CLUSTER))]
+        with self._following("sync", self.kubernetes.sync_kubeconfig(CLUSTER), nodes) as running:
+            yield running
+
+    @contextmanager
+    def scheduled(self, nodes: int, *arguments: str) -> Iterator[Synchronizing]:
+        """The scheduling loop runs during the block, which begins when it has compared everything."""
+        with self._following("schedule", self.kubernetes.schedule_kubeconfig(CLUSTER), nodes, *arguments) as it:
+            yield it
+
+    @contextmanager
+    def _following(
+        self, verb: str, kubeconfig: Path, nodes: int, *arguments: str
+    ) -> Iterator[Synchronizing]:
+        output = self.folder / f"{verb}-{len(list(self.folder.iterdir()))}.txt"
+        command = [sys.executable, "-m", "placement.client", "--url", self.url, verb, "kubernetes"]
+        command += ["--cluster", CLUSTER, "--kubeconfig", str(kubeconfig), *arguments]
         environment = {**ENVIRONMENT, "PLACEMENT_TOKEN": TOKEN}
         with output.open("wb") as stream:
             process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, env=environment)

@@ -21,9 +21,19 @@ _NUMA = "defaultNUMATopologyPolicy"
 _STRATEGY = "numaAllocateStrategy"
 _GUARANTEED = "guaranteedQoS"
 _SUB_PRIORITY = "subPriorityImmutable"
-_OWN = (PROFILE, NODE_LABELS, _BIND, _EXCLUSIVE, _NUMA, _STRATEGY, _GUARANTEED, _SUB_PRIORITY)
+LOOP_NODES = "loopNodes"
+_OWN = (PROFILE, NODE_LABELS, _BIND, _EXCLUSIVE, _NUMA, _STRATEGY, _GUARANTEED, _SUB_PRIORITY, LOOP_NODES)
 SETTINGS = frozenset({*_OWN, SCORING, *FORMER.values()})
 _MOST_LABELS = 64
+
+
+class LoopNodes(StrEnum):
+    """The nodes on which the scheduling loop places the pods that name it: all, or the marked ones."""
+
+    ALL = "all"
+    MARKED = "marked"
+
+
 _SettingChoice = TypeVar("_SettingChoice", bound=StrEnum)
 _Scoring = TypeVar("_Scoring")
 
@@ -50,6 +60,8 @@ def scheduler_settings(document: Mapping[str, Any]) -> SchedulerSettings:
         keeps_sub_priority=fields[_SUB_PRIORITY].flag(default=True) is not False,
     )
     _read_labels(fields[NODE_LABELS])
+    # The service places pods alike; the loop reads it.
+    _choice(fields[LOOP_NODES], LoopNodes, LoopNodes.ALL)
     report.raise_findings()
     return settings
 

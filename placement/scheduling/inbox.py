@@ -1,0 +1,41 @@
+"""What other threads tell the loop: pods as the watch sees them, what became of Bindings, and wakes."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+
+from placement.scheduling.binder import Bound
+from placement.sync.watched_objects import Key, ObjectKind, WatchedObject
+
+Update = tuple[Key, WatchedObject | None]
+"""An object as the watch has it now, None if it is gone."""
+
+
+class Inbox:
+    """The updates in the order in which they came; None stands for a wake."""
+
+    def __init__(self) -> None:
+        self._updates: queue.SimpleQueue[Update | Bound | None] = queue.SimpleQueue()
+
+    def saw(self, key: Key, watched: WatchedObject | None) -> None:
+        """Note a pod. Nodes and reservations wake nobody here: they count once the service has them."""
+        if key.kind is ObjectKind.POD:
+            self._updates.put((key, watched))
+
+    def finished(self, bound: Bound) -> None:
+        """Note what became of a claim."""
+        self._updates.put(bound)
+
+    def wake(self) -> None:
+        """Note that a pod that waits may fit now."""
+        self._updates.put(None)
+
+    def take(self, seconds: float) -> Iterator[Update | Bound | None]:
+        """Yield all that has come in; wait for the first of it for at most these seconds."""
+        try:
+            yield self._updates.get(timeout=seconds) if seconds > 0 else self._updates.get_nowait()
+            while True:
+                yield self._updates.get_nowait()
+        except queue.Empty:
+            return

@@ -1,0 +1,354 @@
+"""The loop that places pods: one cycle takes the next ones, has them placed in one call, and binds them.
+
+A cycle:
+
+1. *Updates.* What the watch has seen of pods goes into the queue, and what became of Bindings.
+2. *Take.* The most important and oldest pods, gangs as a whole, up to some hundreds.
+3. *Tailor.* Marked nodes, bound volumes and nodes that are kept for others become part of the manifest.
+4. *Place.* The service decides and records all of them in one call. If that fails, halves of them are sent,
+   until the pod that fails alone goes into quarantine.
+5. *Bind.* Threads write the Bindings, or take gates away, while the next cycle runs.
+6. *Tell.* A pod that fits nowhere is told why, and may have others evicted.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from placement.client.client import ServiceError
+from placement.scheduling import figures
+from placement.scheduling.binder import Binder, Bound, Claim, Result
+from placement.scheduling.evictions import Evictions
+from placement.scheduling.inbox import Inbox, Update
+from placement.scheduling.pending import Way, read_pending
+from placement.scheduling.pinned import PinnedPods
+from placement.scheduling.queue import QUARANTINE_SECONDS, Entry, Place, SchedulingQueue
+from placement.scheduling.rivals import Rivals
+from placement.scheduling.tailoring import tailored
+from placement.scheduling.telling import PodTeller
+from placement.scheduling.volumes import NotDecided, Volumes
+from placement.sync.api_server import ApiServerError
+from placement.sync.journal import Journal
+from placement.sync.leadership import NotLeading
+from placement.sync.own_claims import OwnClaims
+from placement.sync.pause import Pause
+from placement.sync.service import ServiceCluster, is_refusal
+from placement.sync.watched_objects import Key, ObjectKind, WatchedObject
+
+MOST_IN_CALL = 200
+# So many pods may wait for their Bindings; the loop places no more meanwhile.
+_MOST_BINDING = 1_000
+_PLACED_WITHIN_SECONDS = 60.0
+_IDLE_SECONDS = 1.0
+_SHOWN_WITHIN_SECONDS = 35.0
+# The settings of the cluster are read again so often.
+_SETTINGS_SECONDS = 10.0
+_SOURCE = "placing"
+_UNAVAILABLE = frozenset({429, 502, 503, 504})
+# Nobody is evicted for more pods than these in one cycle: each search takes the service some time.
+_MOST_PREEMPTIONS = 10
+
+
+class SchedulingLoop(threading.Thread):
+    """The thread that places pods."""
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        service: ServiceCluster,
+        schedulers: Collection[str],
+        journal: Journal,
+        own: OwnClaims,
+        seen: Callable[[Key], WatchedObject | None],
+        binder: Binder,
+        teller: PodTeller,
+        evictions: Evictions,
+        volumes: Volumes,
+        rivals: Rivals,
+        pinned: PinnedPods,
+        may_place: Callable[[], bool],
+    ) -> None:
+        """Prepare the loop. `seen` returns an object as the watch has it, `may_place` whether it leads."""
+        super().__init__(name="scheduling", daemon=True)
+        self._inbox = inbox
+        self._service = service
+        self._schedulers = schedulers
+        self._journal = journal
+        self._own = own
+        self._seen = seen
+        self._binder = binder
+        self._teller = teller
+        self._evictions = evictions
+        self._volumes = volumes
+        self._rivals = rivals
+        self._pinned = pinned
+        self._may_place = may_place
+        self._queue = SchedulingQueue()
+        # Pods that were bound a moment ago, with when to look at them again should the watch not show it.
+        self._bound: OrderedDict[Key, tuple[str, float]] = OrderedDict()
+        self._pause = Pause()
+        self._paused_until = self._settings_at = 0.0
+
+    # -- the cycle ------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        while True:
+            self.cycle(self._idle_seconds())
+
+    def cycle(self, seconds: float) -> None:
+        """Do one cycle, which begins when there is something to do, at the latest after these seconds."""
+        for update in self._inbox.take(seconds):
+            self._take_update(update)
+        self._look_again()
+        self._show_counts()
+        if not self._may_place() or time.monotonic() < self._paused_until:
+            return
+        self._pinned.replace_overdue()
+        if self._own.binding >= _MOST_BINDING:
+            return
+        taken, untried = self._queue.take(MOST_IN_CALL)
+        for entry in untried:
+            self._teller.waits(entry.pod, entry.reason)
+        if not taken:
+            return
+        started = time.monotonic()
+        try:
+            refused = self._place(self._tailored(taken))
+        except NotLeading:
+            self._put_back(taken)
+        except (ServiceError, ApiServerError) as error:
+            # Nothing is wrong with the pods.
+            self._put_back(taken)
+            self._journal.trouble(_SOURCE, str(error))
+            self._paused_until = time.monotonic() + self._pause.after_failure()
+        else:
+            self._pause.after_success()
+            self._journal.well(_SOURCE)
+            self._preempt(refused)
+        finally:
+            for entry in taken:
+                result = {Place.TAKEN: "scheduled", Place.PARKED: "unschedulable"}.get(entry.place, "error")
+                profile = str(entry.pod.manifest["spec"].get("schedulerName"))
+                figures.ATTEMPTS.labels(result, profile).inc()
+                figures.ATTEMPT_SECONDS.labels(result, profile).observe(time.monotonic() - started)
+
+    def _idle_seconds(self) -> float:
+        paused = self._paused_until - time.monotonic()
+        if paused > 0:
+            return min(paused, _IDLE_SECONDS)
+        if not self._may_place() or self._own.binding >= _MOST_BINDING:
+            return _IDLE_SECONDS
+        seconds = self._queue.seconds_until_next()
+        return _IDLE_SECONDS if seconds is None else min(seconds, _IDLE_SECONDS)
+
+    # -- 1. updates -----------------------------------------------------------------------------------
+
+    def _take_update(self, update: Update | Bound | None) -> None:
+        if update is None:
+            self._queue.wake()
+        elif isinstance(update, Bound):
+            self._take_outcome(update)
+        else:
+            self._take_pod(*update)
+
+    def _take_pod(self, key: Key, watched: WatchedObject | None) -> None:
+        """Add or remove a pod, by what the watch has seen of it last."""
+        pod = None if watched is None else read_pending(key, watched, self._schedulers)
+        uid = None if pod is None else pod.id.uid
+        for other in self._queue.uids_of(key.namespace, key.name):
+            # What is being bound stays until the outcome is known.
+            if other != uid and not self._own.is_binding(other):
+                self._forget(other)
+        if pod is None or pod.pinned_to is None:
+            self._pinned.forget(key)
+        if pod is None:
+            self._bound.pop(key, None)
+        elif pod.pinned_to is not None:
+            self._pinned.saw(pod)
+        elif not self._own.is_bound(pod.id.uid):
+            self._queue.put(pod)
+
+    def _forget(self, uid: str) -> None:
+        self._queue.remove(uid)
+        self._evictions.forget(uid)
+        self._teller.forget(uid)
+
+    def _take_outcome(self, bound: Bound) -> None:
+        """Let a pod go that is bound, and try another time with one that is not."""
+        pod, node = bound.claim.pod, bound.claim.node
+        key = Key(ObjectKind.POD, pod.id.namespace, pod.id.name)
+        entry = self._queue.get(pod.id.uid)
+        if bound.result in (Result.BOUND, Result.PINNED):
+            self._own.binds(pod.id.uid, node, pod.manifest, bound.claim.annotations)
+            self._bound[key] = pod.id.uid, time.monotonic() + _SHOWN_WITHIN_SECONDS
+            self._forget(pod.id.uid)
+            if bound.result is Result.BOUND:
+                self._teller.bound(pod, node)
+            if entry is not None:
+                figures.POD_ATTEMPTS.observe(entry.attempts)
+                figures.SLI_SECONDS.labels(str(min(entry.attempts, 16))).observe(
+                    time.monotonic() - entry.since
+                )
+            return
+        self._own.fails(pod.id.uid)
+        if bound.result in (Result.GONE, Result.TAKEN_ELSEWHERE):
+            self._forget(pod.id.uid)
+        elif entry is not None:
+            self._journal.note(f"pod {pod.title}: not bound to {node}: {bound.text}")
+            self._teller.waits(pod, bound.text)
+            self._queue.back_off(entry, bound.text)
+            self._queue.wake()
+        # It may have changed, or gone, while it was being bound.
+        self._take_pod(key, self._seen(key))
+
+    def _look_again(self) -> None:
+        """Look at pods that were bound, and which the watch does not show so: Kubernetes was set back."""
+        now = time.monotonic()
+        while self._bound:
+            key, (uid, until) = next(iter(self._bound.items()))
+            if until > now:
+                return
+            del self._bound[key]
+            watched = self._seen(key)
+            if watched is not None and watched.uid == uid and watched.node is None:
+                self._own.forget(uid)
+                self._take_pod(key, watched)
+
+    # -- 3. tailor ------------------------------------------------------------------------------------
+
+    def _tailored(self, taken: Sequence[Entry]) -> list[tuple[Entry, dict[str, Any]]]:
+        """Return the manifests to be placed; a pod that the loop does not decide is parked instead.
+
+        Raises ApiServerError, ServiceError.
+        """
+        self._read_settings()
+        found = []
+        for entry in taken:
+            pod = entry.pod
+            is_bound_here = pod.way is Way.BINDING
+            try:
+                terms = self._volumes.terms(pod) if is_bound_here else []
+            except NotDecided as reason:
+                self._refuse(entry, str(reason))
+                continue
+            manifest = tailored(
+                pod.manifest,
+                only_marked=is_bound_here and not self._rivals.shares_nodes,
+                tolerates=is_bound_here,
+                terms=terms,
+                without=self._evictions.kept_from(pod) | self._pinned.refused_for(pod),
+            )
+            found.append((entry, manifest))
+        return found
+
+    def _read_settings(self) -> None:
+        """Read from time to time whether the loop shares its nodes with other schedulers."""
+        if time.monotonic() >= self._settings_at:
+            self._rivals.shares_nodes = self._service.settings().get("loopNodes") != "marked"
+            self._settings_at = time.monotonic() + _SETTINGS_SECONDS
+
+    # -- 4. place -------------------------------------------------------------------------------------
+
+    def _place(self, pods: Sequence[tuple[Entry, dict[str, Any]]]) -> list[tuple[Entry, dict[str, Any]]]:
+        """Have pods placed and bound; return the ones that fit nowhere.
+
+        Raises ServiceError where the service takes none, NotLeading.
+        """
+        if not pods:
+            return []
+        try:
+            outcomes = self._service.place([manifest for _, manifest in pods], _PLACED_WITHIN_SECONDS)
+        except ServiceError as error:
+            if error.status is None or error.status in _UNAVAILABLE or error.status in (401, 403):
+                raise
+            if len(pods) == 1:
+                self._quarantine(pods[0][0], str(error))
+                return []
+            middle = len(pods) // 2
+            return [*self._place(pods[:middle]), *self._place(pods[middle:])]
+        refused = []
+        for (entry, manifest), outcome in zip(pods, outcomes, strict=True):
+            if outcome.get("pod", {}).get("node"):
+                self._bind(entry, outcome["pod"])
+            elif self._fits_nowhere(entry, outcome):
+                refused.append((entry, manifest))
+        return refused
+
+    def _fits_nowhere(self, entry: Entry, outcome: Mapping[str, Any]) -> bool:
+        """Note why a pod has no place; return whether that is for want of room."""
+        if "error" not in outcome:
+            self._teller.waits(entry.pod, "it is recorded without a node")
+            self._queue.back_off(entry, "")
+            return False
+        error, status = outcome["error"], outcome["status"]
+        # The name of the pod stands beside the text wherever it is shown.
+        text = str(error["detail"]).removeprefix(f"pod {entry.pod.title}: ")
+        if error.get("code") in ("unschedulable", "gang_waits"):
+            self._refuse(entry, text)
+            return bool(error.get("code") == "unschedulable")
+        if status in _UNAVAILABLE:
+            raise ServiceError(text, status)
+        if is_refusal(ServiceError(text, status)) and status != 409:
+            # Only another manifest helps.
+            self._refuse(entry, text)
+        elif status == 409:
+            self._teller.waits(entry.pod, text)
+            self._queue.back_off(entry, text)
+        else:
+            self._quarantine(entry, text)
+        return False
+
+    def _refuse(self, entry: Entry, text: str) -> None:
+        self._queue.park(entry, text)
+        self._teller.waits(entry.pod, text, self._evictions.nominated_node(entry.pod.id.uid))
+
+    def _quarantine(self, entry: Entry, text: str) -> None:
+        figures.QUARANTINED.inc()
+        self._journal.note(f"pod {entry.pod.title}: the service cannot take it: {text}")
+        self._teller.waits(entry.pod, text)
+        self._queue.back_off(entry, text, QUARANTINE_SECONDS)
+
+    def _put_back(self, taken: Sequence[Entry]) -> None:
+        for entry in taken:
+            if entry.place is Place.TAKEN and not self._own.is_binding(entry.pod.id.uid):
+                self._queue.delay(entry, 0.0)
+
+    # -- 5. bind --------------------------------------------------------------------------------------
+
+    def _bind(self, entry: Entry, placed: Mapping[str, Any]) -> None:
+        self._queue.placed(entry)
+        claim = Claim(entry.pod, placed["node"], placed["annotations"], placed.get("changed_at") or "")
+        self._own.begins(entry.pod.id.uid)
+        undecided = ", ".join(dict.fromkeys(str(each["what"]) for each in placed.get("undecided") or ()))
+        if undecided and entry.pod.way is Way.BINDING:
+            self._teller.notes(entry.pod, f"not looked at: {undecided}")
+        self._binder.bind(claim)
+
+    # -- 6. preempt -----------------------------------------------------------------------------------
+
+    def _preempt(self, refused: Sequence[tuple[Entry, dict[str, Any]]]) -> None:
+        """Evict pods for the most important of the refused ones, one of each shape."""
+        shapes = set[bytes]()
+        for entry, manifest in refused:
+            if entry.pod.gang or entry.pod.way is Way.GATE or entry.pod.shape in shapes:
+                continue
+            if len(shapes) >= _MOST_PREEMPTIONS:
+                return
+            shapes.add(entry.pod.shape)
+            try:
+                node = self._evictions.evict_for(entry.pod, manifest)
+            except (ServiceError, ApiServerError) as error:
+                self._journal.trouble("preemption", str(error))
+                return
+            self._journal.well("preemption")
+            if node:
+                self._teller.waits(entry.pod, entry.reason, node)
+
+    def _show_counts(self) -> None:
+        counts = self._queue.counts
+        for place in (Place.ACTIVE, Place.BACKOFF, Place.PARKED, Place.GATED):
+            figures.PENDING_PODS.labels(str(place)).set(counts[place])

@@ -1,0 +1,142 @@
+"""Pods that wait for a place from the loop, read from their manifests."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import orjson
+
+from placement.common.gang import gang_of
+from placement.common.manifest import CHOOSE_GATE, PINNED
+from placement.sync.service import PodId
+from placement.sync.watched_objects import Key, WatchedObject
+
+# The parts of a spec and of a container on which it depends whether a node takes the pod.
+_OF_SPEC = (
+    "affinity",
+    "hostNetwork",
+    "nodeSelector",
+    "overhead",
+    "preemptionPolicy",
+    "priority",
+    "resourceClaims",
+    "resources",
+    "runtimeClassName",
+    "schedulingGroup",
+    "tolerations",
+    "topologySpreadConstraints",
+)
+_OF_CONTAINER = ("name", "ports", "resources", "restartPolicy")
+_CLAIMING_VOLUMES = ("ephemeral", "persistentVolumeClaim")
+
+
+class Way(StrEnum):
+    """The way in which a pod gets to its node."""
+
+    BINDING = "binding"
+    """The pod names the loop as its scheduler, which binds it."""
+    GATE = "gate"
+    """The loop chooses CPUs and node, takes the gate away, and another scheduler binds."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingPod:
+    """A pod without a node: `manifest` as Kubernetes has it, without volatile parts.
+
+    `shape` is equal for pods that the same nodes take. `gang` names the gangs that are placed together, none
+    for a pod alone. `other_gates` keep it from being placed. `pinned_to` is the node that its affinity names
+    since its gate was taken away.
+    """
+
+    id: PodId
+    manifest: Mapping[str, Any]
+    way: Way
+    priority: int
+    created_at: str
+    shape: bytes
+    gang: frozenset[str]
+    other_gates: tuple[str, ...]
+    pinned_to: str | None = None
+
+    @property
+    def title(self) -> str:
+        return f"{self.id.namespace}/{self.id.name}"
+
+
+def read_pending(key: Key, watched: WatchedObject, schedulers: Collection[str]) -> PendingPod | None:
+    """Return the pod if it waits for the loop, or was pinned by it; None for every other pod.
+
+    A pod that is being deleted waits for nothing. The members of a manifest may have any type.
+    """
+    if watched.node is not None or watched.over or not watched.text:
+        return None
+    manifest = watched.manifest
+    metadata, spec = manifest["metadata"], _mapping(manifest.get("spec"))
+    if metadata.get("deletionTimestamp"):
+        return None
+    gates = _names(spec.get("schedulingGates"))
+    pinned_to = pinned_node(manifest)
+    if spec.get("schedulerName") in schedulers:
+        way = Way.BINDING
+    elif CHOOSE_GATE in gates or pinned_to:
+        way = Way.GATE
+    else:
+        return None
+    metadata.pop("managedFields", None)
+    gang = gang_of(manifest, key.namespace)
+    priority = spec.get("priority")
+    return PendingPod(
+        id=PodId(key.namespace, key.name, watched.uid),
+        manifest=manifest,
+        way=way,
+        priority=priority if isinstance(priority, int) else 0,
+        created_at=str(metadata.get("creationTimestamp") or ""),
+        shape=_shape(manifest, way),
+        gang=frozenset() if gang is None else gang.together,
+        other_gates=tuple(name for name in gates if name != CHOOSE_GATE),
+        pinned_to=pinned_to if way is Way.GATE and CHOOSE_GATE not in gates else None,
+    )
+
+
+def pinned_node(manifest: Mapping[str, Any]) -> str | None:
+    """Return the node to which a pod was pinned when its gate was taken away, None if it was not."""
+    node = _mapping(_mapping(manifest.get("metadata")).get("annotations")).get(PINNED)
+    return node if isinstance(node, str) and node else None
+
+
+def _shape(manifest: Mapping[str, Any], way: Way) -> bytes:
+    """Return a digest of all that decides which nodes take the pod: no names, no mounts, no images."""
+    metadata, spec = manifest["metadata"], _mapping(manifest.get("spec"))
+    deciding = {
+        "way": way,
+        "namespace": metadata.get("namespace"),
+        "labels": metadata.get("labels"),
+        "annotations": metadata.get("annotations"),
+        "spec": {name: spec[name] for name in _OF_SPEC if name in spec},
+        "containers": [
+            {name: each[name] for name in _OF_CONTAINER if name in each}
+            for kind in ("initContainers", "containers")
+            for each in map(_mapping, _list(spec.get(kind)))
+        ],
+        "volumes": [
+            {name: each[name] for name in _CLAIMING_VOLUMES if name in each}
+            for each in map(_mapping, _list(spec.get("volumes")))
+        ],
+    }
+    return hashlib.blake2b(orjson.dumps(deciding, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()
+
+
+def _names(gates: Any) -> list[str]:
+    return [str(_mapping(each).get("name")) for each in _list(gates)]
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

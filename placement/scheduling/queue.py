@@ -1,0 +1,273 @@
+"""The queue of pods that wait for a place: which of them are tried next.
+
+The order is priority, then age, as in kube-scheduler. Members of a gang are taken together. A pod that fits
+nowhere is parked until something happens that could help. Then one pod of each shape is tried: if no node
+takes it, the others of its shape need not be asked about, and if a node does, more of them follow.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import time
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from placement.scheduling.pending import PendingPod
+
+# As kube-scheduler has them: podInitialBackoffSeconds and podMaxBackoffSeconds.
+FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 1.0, 10.0
+# A pod that the service cannot take, for a fault that may be the service's, is tried as rarely as this.
+QUARANTINE_SECONDS = 300.0
+# What changes in the service alone wakes nobody, so parked pods are tried again after this time.
+PARKED_SECONDS = 30.0
+# A shape that is refused again and again waits longer, but less than the second within which pods are woken.
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 0.6
+
+
+class Place(StrEnum):
+    """Where a pod is in the queue."""
+
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    PARKED = "unschedulable"
+    GATED = "gated"
+    TAKEN = "taken"
+
+
+@dataclass(slots=True)
+class Entry:
+    """A pod in the queue: how often it was tried, and since when it waits, in monotonic seconds."""
+
+    pod: PendingPod
+    number: int
+    since: float
+    attempts: int = 0
+    failures: int = 0
+    place: Place = Place.ACTIVE
+    until: float = 0.0
+    reason: str = ""
+
+    @property
+    def group(self) -> Hashable:
+        """Return what is tried as one: the gangs placed together, or pods of one shape."""
+        return self.pod.gang or self.pod.shape
+
+    @property
+    def rank(self) -> tuple[int, str, int]:
+        return (-self.pod.priority, self.pod.created_at, self.number)
+
+
+@dataclass(slots=True)
+class _Group:
+    """Pods that are tried as one: `refused_at` counts wakes, `budget` is how many are tried next."""
+
+    members: dict[str, Entry] = field(default_factory=dict)
+    refused_at: int = -1
+    reason: str = ""
+    pause: float = _FIRST_PAUSE_SECONDS
+    not_before: float = 0.0
+    budget: int = 1
+    parked: int = 0
+
+
+class SchedulingQueue:
+    """The queue; one thread uses it."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._entries: dict[str, Entry] = {}
+        self._names: dict[tuple[str, str], set[str]] = {}
+        self._groups: dict[Hashable, _Group] = {}
+        self._active: list[tuple[tuple[int, str, int], str]] = []
+        self._timed: list[tuple[float, int, str]] = []
+        self._numbers = itertools.count()
+        self._wakes = self._tried_at = 0
+        self._parked_since = now()
+        self._places = dict.fromkeys(Place, 0)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._entries
+
+    @property
+    def counts(self) -> dict[Place, int]:
+        """Return how many pods are where."""
+        return dict(self._places)
+
+    def uids_of(self, namespace: str, name: str) -> set[str]:
+        """Return the uids of the pods of that name: the former one may still be here when the next one is."""
+        return set(self._names.get((namespace, name), ()))
+
+    def get(self, uid: str) -> Entry | None:
+        """Return the entry of a pod, None if it is not in the queue."""
+        return self._entries.get(uid)
+
+    def put(self, pod: PendingPod) -> None:
+        """Add a pod that came, or that changed, which is tried at once. A taken pod stays taken."""
+        entry = self._entries.get(pod.id.uid)
+        if entry is None:
+            entry = Entry(pod, next(self._numbers), self._now())
+            self._entries[pod.id.uid] = entry
+            self._names.setdefault((pod.id.namespace, pod.id.name), set()).add(pod.id.uid)
+            self._places[entry.place] += 1
+        else:
+            if entry.pod == pod:
+                return
+            self._leave(entry)
+            entry.pod = pod
+        group = self._groups.setdefault(entry.group, _Group())
+        group.members[pod.id.uid] = entry
+        group.parked += entry.place is Place.PARKED
+        if pod.gang:
+            # A gang that was too few may be enough with this member.
+            group.refused_at = -1
+            for member in group.members.values():
+                if member.place is Place.PARKED:
+                    self._move(member, Place.ACTIVE)
+        if entry.place is not Place.TAKEN:
+            self._move(entry, Place.GATED if pod.other_gates else Place.ACTIVE)
+
+    def remove(self, uid: str) -> Entry | None:
+        """Remove a pod that is bound, over or gone; return its entry if it was there."""
+        entry = self._entries.pop(uid, None)
+        if entry is not None:
+            self._leave(entry)
+            self._places[entry.place] -= 1
+            name = entry.pod.id.namespace, entry.pod.id.name
+            self._names[name].discard(uid)
+            if not self._names[name]:
+                del self._names[name]
+        return entry
+
+    def _leave(self, entry: Entry) -> None:
+        group = self._groups.get(entry.group)
+        if group is not None and group.members.pop(entry.pod.id.uid, None) is not None:
+            group.parked -= entry.place is Place.PARKED
+            if not group.members:
+                del self._groups[entry.group]
+
+    def wake(self) -> None:
+        """Note that something happened which could help pods that wait."""
+        self._wakes += 1
+        self._parked_since = self._now()
+
+    def park(self, entry: Entry, reason: str) -> None:
+        """Note that no node takes the pod as all is now."""
+        entry.attempts += 1
+        entry.reason = reason
+        self._move(entry, Place.PARKED)
+        group = self._groups[entry.group]
+        group.refused_at, group.reason = self._tried_at, reason
+        group.not_before = self._now() + group.pause
+        group.pause = min(2 * group.pause, _LONGEST_PAUSE_SECONDS)
+        group.budget = 1
+
+    def placed(self, entry: Entry) -> None:
+        """Note that a node takes the pod: more of its shape may fit, so twice as many are tried next."""
+        entry.attempts += 1
+        group = self._groups.get(entry.group)
+        if group is not None:
+            group.refused_at, group.pause, group.not_before = -1, _FIRST_PAUSE_SECONDS, 0.0
+            group.budget *= 2
+
+    def back_off(self, entry: Entry, reason: str, longest: float = LONGEST_BACKOFF_SECONDS) -> None:
+        """Note that an attempt failed, not for want of room; the pod is tried again, less and less often."""
+        entry.attempts += 1
+        entry.failures += 1
+        entry.reason = reason
+        seconds = min(FIRST_BACKOFF_SECONDS * 2 ** min(entry.failures - 1, 16), longest)
+        self._wait(entry, seconds)
+
+    def delay(self, entry: Entry, seconds: float) -> None:
+        """Put a pod back that was not tried, for some seconds."""
+        self._wait(entry, seconds)
+
+    def _wait(self, entry: Entry, seconds: float) -> None:
+        entry.until = self._now() + seconds
+        self._move(entry, Place.BACKOFF)
+        heapq.heappush(self._timed, (entry.until, entry.number, entry.pod.id.uid))
+
+    def take(self, most: int) -> tuple[list[Entry], list[Entry]]:
+        """Take the pods that are to be tried now, the most important and oldest first; gangs as a whole.
+
+        Return also the pods that were parked without being tried, as nothing has changed since no node took
+        another one of their shape.
+        """
+        self._tried_at = self._wakes
+        now = self._now()
+        if now - self._parked_since >= PARKED_SECONDS and self._places[Place.PARKED]:
+            self.wake()
+            self._tried_at = self._wakes
+        self._end_backoff(now)
+        self._unpark(now)
+        taken: list[Entry] = []
+        untried: list[Entry] = []
+        while self._active and len(taken) < most:
+            _, uid = heapq.heappop(self._active)
+            entry = self._entries.get(uid)
+            if entry is None or entry.place is not Place.ACTIVE:
+                continue
+            group = self._groups[entry.group]
+            if not entry.pod.gang and group.refused_at >= self._wakes:
+                entry.reason = group.reason
+                self._move(entry, Place.PARKED)
+                untried.append(entry)
+                continue
+            taken += self._taken_with(entry, group)
+        return taken, untried
+
+    def _taken_with(self, entry: Entry, group: _Group) -> Iterator[Entry]:
+        members = [entry]
+        if entry.pod.gang:
+            members += [each for each in group.members.values() if each is not entry]
+        for member in sorted(members, key=lambda each: each.rank):
+            if member is entry or member.place in (Place.ACTIVE, Place.PARKED):
+                self._move(member, Place.TAKEN)
+                yield member
+
+    def _end_backoff(self, now: float) -> None:
+        while self._timed and self._timed[0][0] <= now:
+            until, _, uid = heapq.heappop(self._timed)
+            entry = self._entries.get(uid)
+            if entry is not None and entry.place is Place.BACKOFF and entry.until == until:
+                self._move(entry, Place.ACTIVE)
+
+    def _unpark(self, now: float) -> None:
+        """Move some pods of each shape that could have been helped since it was refused."""
+        if not self._places[Place.PARKED]:
+            return
+        for group in self._groups.values():
+            if not group.parked or group.refused_at >= self._wakes or group.not_before > now:
+                continue
+            parked = [each for each in group.members.values() if each.place is Place.PARKED]
+            most = len(parked) if parked[0].pod.gang else group.budget
+            for entry in heapq.nsmallest(most, parked, key=lambda each: each.rank):
+                self._move(entry, Place.ACTIVE)
+
+    def _move(self, entry: Entry, place: Place) -> None:
+        self._places[entry.place] -= 1
+        self._places[place] += 1
+        self._groups[entry.group].parked += (place is Place.PARKED) - (entry.place is Place.PARKED)
+        entry.place = place
+        if place is Place.ACTIVE:
+            heapq.heappush(self._active, (entry.rank, entry.pod.id.uid))
+
+    def seconds_until_next(self) -> float | None:
+        """Return after how many seconds some pod can be tried, None if none waits for time."""
+        now, times = self._now(), []
+        if self._places[Place.ACTIVE]:
+            return 0.0
+        if self._timed:
+            times.append(self._timed[0][0])
+        if self._places[Place.PARKED]:
+            times.append(self._parked_since + PARKED_SECONDS)
+            times += (
+                group.not_before
+                for group in self._groups.values()
+                if group.parked and group.refused_at < self._wakes
+            )
+        return max(0.0, min(times) - now) if times else None
