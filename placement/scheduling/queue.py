@@ -161,10 +161,10 @@ class SchedulingQueue:
         entry.reason = reason
         self._move(entry, Place.PARKED)
         group = self._groups[entry.group]
-        group.refused_at, group.reason = self._tried_at, reason
-        group.not_before = self._now() + group.pause
-        group.pause = min(2 * group.pause, _LONGEST_PAUSE_SECONDS)
-        group.budget = 1
+        if group.refused_at != self._tried_at:
+            group.not_before = self._now() + group.pause
+            group.pause = min(2 * group.pause, _LONGEST_PAUSE_SECONDS)
+        group.refused_at, group.reason, group.budget = self._tried_at, reason, 1
 
     def placed(self, entry: Entry) -> None:
         """Note that a node takes the pod: more of its shape may fit, so twice as many are tried next."""
