@@ -29,8 +29,8 @@ from tests.faults.around_kubernetes import CLUSTER, TOKEN, Lab, lab, together
 from tests.real_kubernetes import PROGRAMS, VARIABLE, programs, running_control_plane
 from tests.server import database_url
 
-_ROWS = tuple((cpu, cpu // 2, cpu // 32, cpu // 32) for cpu in range(64))
-_ZONES = {numa: {"cpu": "32", "memory": "128Gi"} for numa in range(2)}
+ROWS = tuple((cpu, cpu // 2, cpu // 32, cpu // 32) for cpu in range(64))
+ZONES = {numa: {"cpu": "32", "memory": "128Gi"} for numa in range(2)}
 _CALLS = 50
 _STARTS_WITHIN_SECONDS = 60
 # A pod that gets a node leaves the list of those without one.
@@ -70,7 +70,7 @@ def _measured(nodes: int, pods: int, seconds: int) -> tuple[dict[str, float], di
     """Pods per second without the extender and with it; what the calls of the extender take."""
     with _around() as around:
         names = [f"node-{number:04}" for number in range(nodes)]
-        add = partial(around.add_node, rows=_ROWS, zones=_ZONES, memory="256Gi")
+        add = partial(around.add_node, rows=ROWS, zones=ZONES, memory="256Gi")
         together([partial(add, name) for name in names])
         rates = {"none": _rate(around, [], pods, seconds)}
         around.kubernetes.call("DELETE", _PODS)
@@ -125,11 +125,11 @@ def _rate(around: Lab, extenders: list[dict[str, Any]], pods: int, seconds: int)
         around.kubernetes.watch(_WAITING, _STARTS_WITHIN_SECONDS + seconds) as events,
         around.kubernetes.scheduler(*extenders),
     ):
-        bound = _times(events, pods, seconds)
+        bound = times_of(events, pods, seconds)
     return (len(bound) - 1) / (bound[-1] - bound[0])
 
 
-def _times(events: Iterable[bytes], pods: int, seconds: float) -> list[float]:
+def times_of(events: Iterable[bytes], pods: int, seconds: float) -> list[float]:
     """When pods ceased to wait: all of them, or those of so many seconds after the first."""
     times: list[float] = []
     for event in events:
