@@ -6,6 +6,7 @@ when Kubernetes has refused the Binding, or has the pod elsewhere or not at all;
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +32,8 @@ _SETTLED_WITHIN_SECONDS = 60.0
 _THREADS = 8
 _TOO_MANY_REQUESTS = 429
 _MOST_PATCHES = 5
+# The first minor version of Kubernetes 1 that refuses a Binding with another uid.
+_LOOKS_AT_UIDS = 21
 
 
 class Result(StrEnum):
@@ -79,6 +82,7 @@ class Binder:
         self._rivals = rivals
         self._allow = allow
         self._done = done
+        self._minor: int | None = None
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="binding")
 
     def bind(self, claim: Claim) -> None:
@@ -107,6 +111,8 @@ class Binder:
 
     def _written(self, claim: Claim) -> Bound:
         """Write the Binding until it is taken or refused. Raises PlacementError if that stays unknown."""
+        if self._has_to_look() and self._pod(claim) is None:
+            return self._given_back(claim, Result.GONE, "the pod is gone", ended=True)
         pause, until = Pause(), time.monotonic() + _SETTLED_WITHIN_SECONDS
         while True:
             self._allow()
@@ -121,6 +127,14 @@ class Binder:
                 time.sleep(pause.after_failure())
             else:
                 return Bound(claim, Result.BOUND)
+
+    def _has_to_look(self) -> bool:
+        """Return whether Kubernetes binds any pod of the name, whatever the uid. Raises ApiServerError."""
+        if self._minor is None:
+            version = self._api_server.get("/version") or {}
+            digits = re.match(r"[0-9]*", str(version.get("minor") or ""))
+            self._minor = int(digits[0]) if digits and digits[0] else 0
+        return self._minor < _LOOKS_AT_UIDS
 
     def _settled(self, claim: Claim, error: ApiServerError) -> Bound | None:
         """Return what a refused or unanswered Binding means, None if it may still take effect.

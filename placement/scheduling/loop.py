@@ -29,7 +29,7 @@ from placement.scheduling.pinned import PinnedPods
 from placement.scheduling.queue import QUARANTINE_SECONDS, Entry, Place, SchedulingQueue
 from placement.scheduling.rivals import Rivals
 from placement.scheduling.tailoring import tailored
-from placement.scheduling.telling import PodTeller
+from placement.scheduling.telling import NOT_DECIDED, PodTeller
 from placement.scheduling.volumes import NotDecided, Volumes
 from placement.sync.api_server import ApiServerError
 from placement.sync.journal import Journal
@@ -325,7 +325,7 @@ class SchedulingLoop(threading.Thread):
         self._own.begins(entry.pod.id.uid)
         undecided = ", ".join(dict.fromkeys(str(each["what"]) for each in placed.get("undecided") or ()))
         if undecided and entry.pod.way is Way.BINDING:
-            self._teller.notes(entry.pod, f"not looked at: {undecided}")
+            self._teller.notes(entry.pod, NOT_DECIDED, f"not looked at: {undecided}")
         self._binder.bind(claim)
 
     # -- 6. preempt -----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from placement.engine.domain.errors import PlacementError
 from placement.scheduling.figures import REPLACED
 from placement.scheduling.pending import PendingPod
-from placement.scheduling.telling import PodTeller
+from placement.scheduling.telling import REFUSED_ON_NODE, PodTeller
 from placement.sync.api_server import NOT_FOUND, ApiServer, ApiServerError, object_path, pods_path
 from placement.sync.journal import Journal
 from placement.sync.service import CONFLICT
@@ -65,6 +65,7 @@ class PinnedPods:
             self._refused[key] = _Refused(pod, self._now())
             self._teller.notes(
                 pod,
+                REFUSED_ON_NODE,
                 f"node {pod.pinned_to} was chosen for its CPUs, and its scheduler refuses it there: {text} "
                 "Only a new pod can go elsewhere.",
             )

@@ -28,7 +28,8 @@ from placement.sync.journal import Journal
 from placement.sync.service import CONFLICT, PodId
 from placement.sync.watched_objects import Key, ObjectKind
 
-FAILED, SCHEDULED, PREEMPTED, NOTED = "FailedScheduling", "Scheduled", "Preempted", "NotDecided"
+FAILED, SCHEDULED, PREEMPTED = "FailedScheduling", "Scheduled", "Preempted"
+NOT_DECIDED, REFUSED_ON_NODE = "NotDecided", "RefusedOnNode"
 UNSCHEDULABLE, GATED = "Unschedulable", "SchedulingGated"
 _SOURCE = "events and conditions"
 _MOST_EVENTS = 5_000
@@ -72,10 +73,10 @@ class PodTeller(threading.Thread):
         with self._condition:
             self._add(told)
 
-    def notes(self, pod: PendingPod, text: str) -> None:
+    def notes(self, pod: PendingPod, reason: str, text: str) -> None:
         """Tell a pod what was not looked at when it was placed, or what its other scheduler has refused."""
         with self._condition:
-            self._add(_told(pod, "Warning", NOTED, text[:_LONGEST_MESSAGE]))
+            self._add(_told(pod, "Warning", reason, text[:_LONGEST_MESSAGE]))
 
     def forget(self, uid: str) -> None:
         """Note that a pod waits no more."""
