@@ -207,6 +207,7 @@ SETTINGS = {
     "--numa-scoring": (json.dumps(SCORING), "numaScoring", SCORING),
     "--guaranteed-qos": ("LSE", "guaranteedQoS"),
     "--sub-priority-immutable": ("false", "subPriorityImmutable", False),
+    "--loop-nodes": ("marked", "loopNodes"),
     "--node-label": ("zone", "nodeLabels", ["zone"]),
 }
 
@@ -233,7 +234,7 @@ def test_every_setting_of_a_cluster_is_set_shown_and_unset(failure, placement, r
     assert (told.pop("numaAllocateStrategy"), told.pop("nodeLabels")) == ("follows scoring", "none")
     told |= {"subPriorityImmutable": True, "scoring": told.pop("Scoring")}
     assert scheduler_settings(told) == scheduler_settings({})
-    assert len(told) == 6
+    assert len(told) == 7
     placement("cluster", "delete", "tuned")
 
 

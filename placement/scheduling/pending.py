@@ -125,6 +125,7 @@ def _shape(manifest: Mapping[str, Any], way: Way) -> bytes:
         "volumes": [
             {name: each[name] for name in _CLAIMING_VOLUMES if name in each}
             for each in map(_mapping, _list(spec.get("volumes")))
+            if not each.keys().isdisjoint(_CLAIMING_VOLUMES)
         ],
     }
     return hashlib.blake2b(orjson.dumps(deciding, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()

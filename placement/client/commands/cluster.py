@@ -72,6 +72,11 @@ _SETTINGS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "whether the label koordinator.sh/priority must not change",
         {"type": json.loads, "choices": [True, False], "metavar": "{true,false}"},
     ),
+    "loopNodes": (
+        "--loop-nodes",
+        "where `placement schedule kubernetes` places its pods: all, or marked nodes only",
+        {"choices": ["all", "marked"]},
+    ),
     "nodeLabels": (
         "--node-label",
         "key of a label that becomes a trait, repeatable",
@@ -87,6 +92,7 @@ _DEFAULTS = {
     "scoring": "LeastAllocated",
     "guaranteedQoS": "LSR",
     "subPriorityImmutable": "true",
+    "loopNodes": "all",
     "nodeLabels": "none",
 }
 """What counts for the settings that a cluster does not have, as people read it."""
