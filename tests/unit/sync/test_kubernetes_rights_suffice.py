@@ -7,11 +7,12 @@ from typing import Any
 
 import yaml
 
+from placement.scheduling.command import ScheduleKubernetes
 from placement.sync.watched_collections import collections
 from placement.sync.watched_objects import ObjectKind
 
 ETC = Path(__file__).resolve().parents[3] / "etc"
-RIGHTS = [ETC / folder / "rights.yaml" for folder in ("kubernetes", "kubernetes-binding")]
+RIGHTS = [ETC / folder / "rights.yaml" for folder in ("kubernetes", "kubernetes-binding", "kubernetes-scheduling")]
 
 
 def manifests() -> list[Any]:
@@ -54,6 +55,21 @@ def test_binding_may_look_at_pods_and_create_bindings_and_nothing_else():
     assert granted("placement-bind") == looks | {("", "pods/binding", "create")}
 
 
+def test_scheduling_may_all_that_the_synchronization_may_and_what_is_its_own():
+    own = {
+        ("", "nodes", "get"),
+        ("", "pods", "patch"),
+        ("", "pods", "delete"),
+        ("", "pods/binding", "create"),
+        ("", "pods/status", "patch"),
+        ("", "persistentvolumeclaims", "get"),
+        ("", "persistentvolumes", "get"),
+        ("policy", "poddisruptionbudgets", "list"),
+    }
+    assert granted("placement-schedule") == granted("placement-sync") | own
+    assert granted("placement-schedule", "Role") == granted("placement-sync", "Role")
+
+
 def test_only_the_lease_of_the_sample_may_be_changed():
     rules = rules_of("placement-sync", "Role")
     named = {rule["resourceNames"][0] for rule in rules if rule["verbs"] != ["create"]}
@@ -82,3 +98,17 @@ def test_binding_is_the_base_with_that_account_and_the_cluster_that_the_synchron
     ((variable,),) = [container["env"] for container in pod["containers"]]
     assert variable["name"] == "OS_KUBERNETES__OWN_CLUSTER"
     assert f"--cluster={variable['value']}" in (ETC / "kubernetes" / "synchronization.yaml").read_text()
+
+
+def test_scheduling_is_the_base_with_that_account_in_place_of_the_synchronization():
+    folder = ETC / "kubernetes-scheduling"
+    base = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    assert base["resources"] == ["../kubernetes", "rights.yaml"]
+    patch = yaml.safe_load((folder / base["patches"][0]["path"]).read_text())
+    pod = patch["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == "placement-schedule"
+    (container,) = pod["containers"]
+    given = ScheduleKubernetes(None, None).get_parser("schedule kubernetes").parse_args(container["args"][2:])
+    (rule,) = [each for each in rules_of("placement-schedule", "Role") if "resourceNames" in each]
+    assert [given.lease.name] == rule["resourceNames"]
+    assert container["args"][:2] == ["schedule", "kubernetes"]

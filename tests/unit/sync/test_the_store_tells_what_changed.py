@@ -39,10 +39,11 @@ def test_heartbeats_change_nothing_but_labels_do():
     assert node(status={**beat, "allocatable": {"cpu": "1"}}).mark != before.mark
 
 
-def test_only_pods_on_a_node_are_kept_as_text():
+def test_pods_that_are_over_are_not_kept_as_text():
     assert (pod().node, pod().over, pod().manifest["spec"]) == ("n1", False, {"nodeName": "n1"})
     waiting, ended = pod(host=None), pod(phase="Succeeded")
-    assert (waiting.node, waiting.text, waiting.over) == (None, b"", False)
+    assert (waiting.node, waiting.over) == (None, False)
+    assert waiting.manifest["metadata"]["name"] == pod().manifest["metadata"]["name"]
     assert (ended.node, ended.text, ended.over) == (None, b"", True)
 
 
