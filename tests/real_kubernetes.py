@@ -258,7 +258,11 @@ def running_control_plane(source: Path, folder: Path) -> Iterator[ControlPlane]:
     unpack(source, folder)
     tokens = {
         user: secrets.token_hex(16)
-        for user in (_ADMIN, _SCHEDULER, *(f"{_ACCOUNTS}:placement-{each}" for each in ("sync", "bind", "schedule")))
+        for user in (
+            _ADMIN,
+            _SCHEDULER,
+            *(f"{_ACCOUNTS}:placement-{each}" for each in ("sync", "bind", "schedule")),
+        )
     }
     _write_credentials(folder, tokens)
     with ExitStack() as stack:

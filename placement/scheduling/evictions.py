@@ -105,7 +105,7 @@ class Evictions:
         self._teller.evicted(victim, found, pod, node)
 
     def _protected(self) -> list[str]:
-        """Return the uids of pods whose disruption budgets allow no more of it. Raises ApiServerError."""
+        """Return the uids of pods that disruption budgets protect at present. Raises ApiServerError."""
         found: set[str] = set()
         for budget in self._budgets():
             status, spec = budget.get("status") or {}, budget.get("spec") or {}

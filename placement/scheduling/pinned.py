@@ -1,8 +1,8 @@
-"""Pods whose gate was taken away: pinned to a node by their affinity, where another scheduler binds them.
+"""Pods without their gate: pinned to a node by their affinity, where another scheduler binds them.
 
-What it refuses cannot be unpinned: Kubernetes lets nobody change the affinity of a pod without gates. So the
-claim stays, as the pod may still be bound there with its CPUs. The pod is told, and where that is allowed and
-the pod has an owner, it is deleted, so that its owner makes another one.
+A pod that it refuses cannot be unpinned: Kubernetes changes no affinity of a pod without gates. So the claim
+stays, as the pod may still be bound there with its CPUs. The pod gets an Event. If it has an owner, and where
+that is allowed, it is deleted, so that its owner makes another one.
 """
 
 from __future__ import annotations

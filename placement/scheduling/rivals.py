@@ -1,6 +1,6 @@
 """Other schedulers on the nodes of the loop: what they have bound is read before each Binding.
 
-It is needed only where both may use a node. Where nodes are marked as the loop's, nobody else binds there.
+It is needed only where both may use a node. On nodes that are marked no other scheduler binds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The manifest that the service is sent for a pod: as Kubernetes has it, with what the loop adds to it.
+"""Manifests of pods for the service, as Kubernetes has them but for additions of the loop.
 
 Nothing of it is written to Kubernetes, except for the node in the affinity of a pod whose gate is taken away.
 """

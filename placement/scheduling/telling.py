@@ -1,4 +1,4 @@
-"""What pods are told: the condition PodScheduled, and Events in the words of kube-scheduler.
+"""Conditions PodScheduled of pods, and Events in the words of kube-scheduler.
 
 A thread writes them, the conditions first. Of a pod only the latest condition is written. Events are dropped
 when too many wait: they are a courtesy.
@@ -37,7 +37,7 @@ _LONGEST_MESSAGE = 1000
 
 
 class PodTeller(threading.Thread):
-    """The thread that tells pods what becomes of them, until the process ends."""
+    """The thread that writes conditions and Events, until the process ends."""
 
     def __init__(self, api_server: ApiServer, allow: Callable[[], None], journal: Journal) -> None:
         super().__init__(name="telling", daemon=True)
@@ -51,7 +51,7 @@ class PodTeller(threading.Thread):
         self._condition = threading.Condition()
 
     def waits(self, pod: PendingPod, text: str, nominated: str | None = None) -> None:
-        """Tell a pod why it waits, unless that was told already; `nominated` is the node kept for it."""
+        """Tell a pod why it waits, unless it has that already; `nominated` is the node kept for it."""
         text = text[:_LONGEST_MESSAGE]
         given = f"{nominated}\0{text}"
         with self._condition:

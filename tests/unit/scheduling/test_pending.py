@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from placement.common.manifest import CHOOSE_GATE, PINNED
-from placement.scheduling.pending import PendingPod, Way, read_pending
+from placement.scheduling.pending import BindingWay, PendingPod, read_pending
 from placement.sync.watched_objects import Key, ObjectKind, watched_object
 
 KUEUE = "kueue.x-k8s.io/admission"
@@ -37,8 +37,11 @@ def gates(*names: str) -> list[dict[str, str]]:
 
 
 def test_pods_of_the_scheduler_wait_for_a_binding_and_pods_with_the_gate_for_their_cpus():
-    assert read(pod()).way is Way.BINDING
-    assert read(pod(schedulerName="default-scheduler", schedulingGates=gates(CHOOSE_GATE))).way is Way.GATE
+    assert read(pod()).way is BindingWay.BINDING
+    assert (
+        read(pod(schedulerName="default-scheduler", schedulingGates=gates(CHOOSE_GATE))).way
+        is BindingWay.GATE
+    )
     assert read(pod(schedulerName="default-scheduler")) is None
     assert read(pod(schedulerName="default-scheduler", schedulingGates=gates(KUEUE))) is None
 

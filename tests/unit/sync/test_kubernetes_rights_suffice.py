@@ -12,7 +12,9 @@ from placement.sync.watched_collections import collections
 from placement.sync.watched_objects import ObjectKind
 
 ETC = Path(__file__).resolve().parents[3] / "etc"
-RIGHTS = [ETC / folder / "rights.yaml" for folder in ("kubernetes", "kubernetes-binding", "kubernetes-scheduling")]
+RIGHTS = [
+    ETC / folder / "rights.yaml" for folder in ("kubernetes", "kubernetes-binding", "kubernetes-scheduling")
+]
 
 
 def manifests() -> list[Any]:
