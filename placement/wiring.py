@@ -22,6 +22,7 @@ from placement.http.registry import Registry
 from placement.planning.capacity import Planning
 from placement.planning.service import Plans
 from placement.pods.services.binding import Binders
+from placement.pods.services.bound_pods import BoundPods
 from placement.pods.services.closed_nodes import ClosedNodes
 from placement.pods.services.clusters import Clusters
 from placement.pods.services.extender import Extender
@@ -110,13 +111,16 @@ def _add_pods(
     pods = Pods(database, cluster_cache, pod_writer)
     node_imports = NodeImports(database, cluster_cache.loader, pod_writer, resource_prefixes)
     clusters = Clusters(database, node_imports)
+    preemption = Preemption(database, cluster_cache, pods)
     registry.add(
         pods,
+        BoundPods(database, pod_writer),
         node_imports,
         clusters,
         Reservations(database, cluster_cache, pod_writer, pods),
         PodTranslation(database, cluster_cache),
-        Extender(clusters, pods, Preemption(database, cluster_cache, pods), binders),
+        preemption,
+        Extender(clusters, pods, preemption, binders),
         HostViews(database, cluster_cache.loader),
         Finder(database),
         ClosedNodes(cluster_cache),

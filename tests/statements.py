@@ -152,6 +152,14 @@ class Scene:
         common = {"project_id": "project", "user_id": "user", "consumer_type": "TYPE"}
         return {**common, "query": "resources=VCPU:1", "members": members}
 
+    def bound(self, prefix: str, count: int) -> dict[str, Any]:
+        """Pods of that prefix that were placed, each with its node."""
+        found = self.api.get(f"{_CLUSTER}/pods?scheduled=true").json["pods"]
+        members = ("namespace", "name", "uid", "node")
+        pods = [{each: pod[each] for each in members} for pod in found if pod["name"].startswith(prefix)]
+        assert len(pods) == count
+        return {"pods": pods}
+
     def calls(self) -> dict[str, Call]:
         """Writes come last and in an order in which each works."""
         place, many = f"/resource_providers/{self.root}", self.many
@@ -238,6 +246,10 @@ class Scene:
                 "GET pod": f"{pods}/web",
                 "GET pods": f"{_CLUSTER}/pods",
                 "POST preview": (f"{_CLUSTER}/pods/preview", pod_manifest),
+                "POST preemption": (
+                    f"{_CLUSTER}/pods/preemption",
+                    lambda: {"pod": pod_manifest("16", uid="uid-urgent", priority=9999)},
+                ),
                 "DELETE pod": f"{pods}/gone",
                 "POST nodes 2 new": (f"{_CLUSTER}/nodes", lambda: _nodes("few", 2)),
                 "POST nodes 20 new": (f"{_CLUSTER}/nodes", lambda: _nodes("many", 20)),
@@ -245,6 +257,8 @@ class Scene:
                 "POST nodes 20 changed": (f"{_CLUSTER}/nodes", lambda: _nodes("many", 20, memory="8Gi")),
                 "POST pods 2 new": (f"{_CLUSTER}/pods", lambda: _pods("few", 2)),
                 "POST pods 40 new": (f"{_CLUSTER}/pods", lambda: _pods("many", 40)),
+                "POST pods bound 1": (f"{_CLUSTER}/pods/bound", lambda: self.bound("few", 1)),
+                "POST pods bound 20": (f"{_CLUSTER}/pods/bound", lambda: self.bound("many", 20)),
                 "PUT /ext/v1/aggregates/{uuid}": (f"/ext/v1/aggregates/{_RACK}", lambda: {"name": "rack"}),
                 "DELETE /resource_providers/{uuid}": leaf,
                 **self.pages(),

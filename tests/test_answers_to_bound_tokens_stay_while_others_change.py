@@ -26,7 +26,7 @@ BATCH_PATH = "/ext/v1/clusters/batch"
 # POSTs that change nothing.
 _QUESTIONS = re.compile(
     r"/ext/v1/(allocation_candidates|capacity|plans|plans/check|flavors/candidates|flavors/translation)"
-    r"|/ext/v1/clusters/[^/]+/(pods/preview|pods/translation|extender/(filter|prioritize|preempt))"
+    r"|/ext/v1/clusters/[^/]+/(pods/preemption|pods/preview|pods/translation|extender/(filter|prioritize|preempt))"
     r"|/ui/(why|room|moves)"
 )
 # Common to the whole service (SECURITY.md), as in OpenStack Placement.

@@ -27,6 +27,7 @@ def test_many_consumers_cost_no_more_statements_than_one(backend: str):
         ("POST /ext/v1/claims", "POST /ext/v1/claims 50 new"),
         ("POST nodes 2 new", "POST nodes 20 new"),
         ("POST pods 2 new", "POST pods 40 new"),
+        ("POST pods bound 1", "POST pods bound 20"),
     ],
 )
 def test_many_of_one_call_cost_no_more_statements_than_few(backend: str, few: str, many: str):

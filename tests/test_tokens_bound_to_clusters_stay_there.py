@@ -82,6 +82,8 @@ def in_cluster(cluster: str) -> list[tuple[str, str, object]]:
         ("DELETE", f"{base}/reservations/r", None),
         ("POST", f"{base}/pods/preview", POD),
         ("POST", f"{base}/pods/translation", POD),
+        ("POST", f"{base}/pods/bound", {}),
+        ("POST", f"{base}/pods/preemption", {"pod": POD}),
         ("POST", f"{base}/extender/filter", {}),
         ("POST", f"{base}/extender/prioritize", {}),
         ("POST", f"{base}/extender/bind", {}),

@@ -130,10 +130,19 @@ _RULES: dict[str, tuple[str, ...]] = {
     "clusters:nodes:delete": ("Delete a node.", f"DELETE {_NODE}"),
     "clusters:pods:list": ("List the pods of a cluster.", f"GET {_CLUSTER}/pods"),
     "clusters:pods:show": ("Show a pod.", f"GET {_POD}"),
-    "clusters:pods:update": ("Place a pod, or record where it runs.", f"PUT {_POD}"),
+    "clusters:pods:update": (
+        "Place a pod, record where it runs, or confirm that it was bound.",
+        f"PUT {_POD}",
+        f"POST {_CLUSTER}/pods",
+        f"POST {_CLUSTER}/pods/bound",
+    ),
     "clusters:pods:delete": ("Release a pod.", f"DELETE {_POD}"),
     "clusters:pods:translate": ("Translate a pod to queries.", f"POST {_CLUSTER}/pods/translation"),
     "clusters:pods:preview": ("Show where a pod would go.", f"POST {_CLUSTER}/pods/preview"),
+    "clusters:pods:preemption": (
+        "Ask which pods to evict so that a pod fits.",
+        f"POST {_CLUSTER}/pods/preemption",
+    ),
     "clusters:reservations:list": ("List the reservations of a cluster.", f"GET {_CLUSTER}/reservations"),
     "clusters:reservations:show": ("Show a reservation.", f"GET {_RESERVATION}"),
     "clusters:reservations:update": ("Place a reservation, or change its terms.", f"PUT {_RESERVATION}"),
@@ -167,6 +176,7 @@ _RULES: dict[str, tuple[str, ...]] = {
 _QUESTIONS = {
     "allocation_candidates:list",
     "capacity:show",
+    "clusters:pods:preemption",
     "clusters:pods:preview",
     "clusters:pods:translate",
     "flavors:candidates",

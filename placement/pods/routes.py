@@ -12,17 +12,19 @@ from placement.common.microversions import NEWEST
 from placement.engine.domain.errors import BODY, BadRequest, BadValues, Finding, parameter
 from placement.http import context, query_strings
 from placement.http.answers import empty_response, json_response, list_response
-from placement.http.bodies import json_body_or, manifests, parameters
+from placement.http.bodies import json_body_or, manifests, parameters, validated
 from placement.http.context import service
 from placement.http.gate import route
 from placement.http.operations import EMPTY, JSON_OR_YAML, Operation, Parameter, names_of, shows
 from placement.http.schemas import dump, dumper
 from placement.pods import bodies, schemas
 from placement.pods.decide.reading import PodDocument
+from placement.pods.services.bound_pods import BoundPod, BoundPods
 from placement.pods.services.closed_nodes import ClosedNodes
 from placement.pods.services.clusters import Clusters
 from placement.pods.services.nodes import NodeDocuments, NodeImports
 from placement.pods.services.pods import Pods, Precondition
+from placement.pods.services.preemption import Preemption
 from placement.pods.services.reservations import Reservations
 from placement.pods.services.scheduler import check_decided
 from placement.pods.services.translation import PodTranslation
@@ -98,6 +100,21 @@ def post(cluster: str) -> Response:
     return json_response(dump(schemas.PodsTakenSchema, zip(given, outcomes, strict=True), context=cluster))
 
 
+@route(
+    pods_blueprint,
+    "/ext/v1/clusters/<cluster>/pods/bound",
+    "POST",
+    f"{_RULE}update",
+    gives_json=True,
+    described=Operation({200: schemas.ConfirmedPodsSchema}, body=schemas.BoundPodsSchema),
+)
+def confirm_bound(cluster: str) -> Response:
+    """Confirm that pods were bound where they have their places, in place of reports with their manifests."""
+    bound_pods = [BoundPod(**each) for each in validated()["pods"]]
+    outcomes = zip(bound_pods, service(BoundPods).confirm(cluster, bound_pods), strict=True)
+    return json_response(dump(schemas.ConfirmedPodsSchema, outcomes))
+
+
 @_pod("GET", f"{_RULE}show", **shows(schemas.PodSchema))
 def show_pod(cluster: str, namespace: str, name: str) -> Response:
     """Show one pod with its place and what it was given."""
@@ -167,6 +184,23 @@ def translation(cluster: str) -> Response:
     """Translate a pod to queries for allocation candidates."""
     pod, _, _ = _previewed(manifests())
     return json_response(dump(schemas.PodTranslationSchema, service(PodTranslation).translate(cluster, pod)))
+
+
+@route(
+    pods_blueprint,
+    "/ext/v1/clusters/<cluster>/pods/preemption",
+    "POST",
+    f"{_RULE}preemption",
+    gives_json=True,
+    reads=True,
+    described=Operation({200: schemas.PreemptionSchema}, body=schemas.PreemptionBodySchema),
+)
+def preemption(cluster: str) -> Response:
+    """Choose the node from which less important pods should be evicted so that a pod fits; writes nothing."""
+    body = validated()
+    pod = common_documents.manifest_of_kind("Pod", [body["pod"]])
+    chosen = service(Preemption).choice(cluster, pod, body.get("protected", ()), body.get("nodes"))
+    return json_response(dump(schemas.PreemptionSchema, chosen))
 
 
 def _previewed(documents: list[Any]) -> tuple[Any, list[str] | None, int | None]:

@@ -20,6 +20,7 @@ from placement.engine.numa import host as numa_host
 from placement.engine.numa.cpus import format_cpu_list
 from placement.http import schemas as fields
 from placement.http.errors import error_document, status_of
+from placement.pods import bodies
 from placement.pods.decide.explanation import in_plain_words
 from placement.pods.koordinator.annotations import status_document
 from placement.pods.koordinator.settings import LoopNodes
@@ -443,6 +444,46 @@ class NodeSchema(fields.AnswerSchema):
     )
 
 
+# Pods that were bound by their caller.
+
+_MOST_BOUND = 500
+_MOST_NAMED = 10_000
+# As long as the column, and as Kubernetes has them.
+_UID_LENGTH, _NAME_LENGTH = 36, 253
+
+
+class BoundPodSchema(fields.VersionedSchema):
+    """A pod, and the node to which it was bound."""
+
+    namespace = fields.String(1, _NAME_LENGTH, required=True)
+    name = fields.String(1, _NAME_LENGTH, required=True)
+    uid = fields.String(1, _UID_LENGTH, required=True)
+    node = fields.String(1, _NAME_LENGTH, required=True)
+
+
+class BoundPodsSchema(fields.VersionedSchema):
+    """POST /ext/v1/clusters/{cluster}/pods/bound."""
+
+    pods = fields.Sequence(fields.Object(BoundPodSchema), least=1, most=_MOST_BOUND, required=True)
+
+
+class ConfirmedPodSchema(fields.AnswerSchema):
+    """The outcome for one of many bound pods; an unknown one has to be reported with its manifest."""
+
+    namespace = fields.String(source=lambda outcome: outcome[0].namespace)
+    name = fields.String(source=lambda outcome: outcome[0].name)
+    uid = fields.String(source=lambda outcome: outcome[0].uid)
+    outcome = fields.Choice(
+        ["confirmed", "unknown"], source=lambda outcome: "confirmed" if outcome[1] else "unknown"
+    )
+
+
+class ConfirmedPodsSchema(fields.AnswerSchema):
+    """The outcome for each of many bound pods, in their order."""
+
+    pods = fields.Sequence(fields.Object(ConfirmedPodSchema), source=list)
+
+
 # Answers about pods, also of the scheduler extender.
 
 
@@ -595,6 +636,35 @@ class PreviewSchema(fields.AnswerSchema):
     explanation = fields.Object(ExplanationShownSchema)
     warnings = fields.texts()
     undecided = fields.Sequence(fields.Object(UndecidedSchema), metadata=fields.OPTIONAL)
+
+
+class PreemptionBodySchema(fields.VersionedSchema):
+    """POST /ext/v1/clusters/{cluster}/pods/preemption.
+
+    `protected` are the uids of pods whose disruption budgets allow no more; only `nodes` count, if given.
+    """
+
+    pod = fields.Given(bodies.POD, required=True)
+    protected = fields.Sequence(fields.String(1, _UID_LENGTH), most=_MOST_NAMED)
+    nodes = fields.Sequence(fields.String(1, _NAME_LENGTH), most=_MOST_NAMED)
+
+
+class VictimSchema(PodReferenceSchema):
+    """A pod to be evicted, and how important it is."""
+
+    priority = fields.Integer()
+
+
+class PreemptionSchema(fields.AnswerSchema):
+    """The node on which a pod fits once the victims are gone; null with the reason why there is none.
+
+    `violations` counts protected victims.
+    """
+
+    node = fields.String(nullable=True)
+    victims = fields.Sequence(fields.Object(VictimSchema))
+    violations = fields.Integer()
+    reason = fields.String()
 
 
 class MeantQuerySchema(fields.AnswerSchema):

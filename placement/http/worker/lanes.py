@@ -230,7 +230,7 @@ _SIGN_IN_PATH = "/ui/sign-in"
 _READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # Requests with these paths have a body, but change nothing.
 _READING_POSTS = re.compile(
-    r"/ext/v1/(clusters/[^/]+/(pods/(preview|translation)|extender/prioritize)"
+    r"/ext/v1/(clusters/[^/]+/(pods/(preemption|preview|translation)|extender/prioritize)"
     r"|flavors/[^/]+|capacity|allocation_candidates|plans)"
     r"|/ui/(why|room|moves)$"
 )

@@ -216,6 +216,14 @@ def waits(pod: StoredPod) -> bool:
     return pod.node_id is not None and bool(_membership(pod.status).get("waits_until"))
 
 
+def bound_status(status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the status of a pod that is bound: it is no claim any more, and it waits for no gang."""
+    stored_answer = {name: value for name, value in _stored_answer(status).items() if name != "scheduled"}
+    membership = _membership(status)
+    rest = without_wait(status) if membership.get("waits_until") else status
+    return {**rest, "told": stored_answer}
+
+
 def without_wait(status: Mapping[str, Any]) -> dict[str, Any]:
     """Return the status of a pod that waits no longer."""
     membership = {key: value for key, value in _membership(status).items() if key != "waits_until"}

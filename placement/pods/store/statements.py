@@ -65,6 +65,27 @@ def lock_hosts(
     return {row[0]: row[1] for row in transaction.execute(statement, given)}
 
 
+_hosts_of = (
+    sa.select(_providers.c.id)
+    .where(
+        _providers.c.id.in_(
+            sa.select(_nodes.c.resource_provider_id).where(
+                _nodes.c.cluster_id == sa.bindparam("cluster"),
+                _nodes.c.name.in_(sa.bindparam("names", expanding=True)),
+            )
+        )
+    )
+    .order_by(_providers.c.id)
+    .with_for_update()
+)
+
+
+def lock_hosts_of(transaction: Transaction, cluster_id: int, names: Collection[str]) -> set[int]:
+    """Lock the host providers of the nodes with these names as `lock_hosts` does; return their ids."""
+    given = {"cluster": cluster_id, "names": sorted(names)}
+    return set(transaction.execute(_hosts_of, given).scalars())
+
+
 class LockedHost(NamedTuple):
     """The stamp of a host with a locked row, and how much is used of the providers that its import made.
 
@@ -439,21 +460,28 @@ def _narrowed(
 class PodPriority(NamedTuple):
     """A pod on a node, and how important it is."""
 
+    namespace: str
+    name: str
     uid: str
     consumer: str
     priority: int
 
 
-def priorities(connection: Executor, node_id: int) -> list[PodPriority]:
-    """Return the pods on a node, most important first; of equals, the ones that have been there longer."""
+def priorities(connection: Executor, node_ids: Collection[int]) -> dict[int, list[PodPriority]]:
+    """Return the pods on each node, most important first; of equals, the ones that have been there longer."""
     statement = sa.select(
-        _pods.c.uid,
+        *_pods.c["node_id", "namespace", "name", "uid"],
         TextMember(_pods.c.status, "consumer"),
         TextMember(_pods.c.manifest, "spec", "priority"),
-    ).where(_pods.c.node_id == node_id, _pods.c.namespace != RESERVED)
-    rows = connection.execute(statement.order_by(_pods.c.id))
-    found = (PodPriority(uid, consumer or "", _whole(priority)) for uid, consumer, priority in rows)
-    return sorted(found, key=lambda pod: -pod.priority)
+    ).where(_pods.c.node_id.in_(sorted(node_ids)), _pods.c.namespace != RESERVED)
+    found: dict[int, list[PodPriority]] = {node_id: [] for node_id in node_ids}
+    for node_id, namespace, name, uid, consumer, priority in connection.execute(
+        statement.order_by(_pods.c.id)
+    ):
+        found[node_id].append(PodPriority(namespace, name, uid, consumer or "", _whole(priority)))
+    for pods in found.values():
+        pods.sort(key=lambda pod: -pod.priority)
+    return found
 
 
 def _whole(number: str | None) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import repeat
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from placement.allocations.replacement import changes_of
 from placement.allocations.statements import consumers
@@ -441,6 +441,24 @@ class PodWriter:
             if is_counted_anew and stored_pod.root_id is not None:
                 stamped.add(stored_pod.root_id)
         statements.update(transaction, updated)
+        providers.touch(transaction, (), stamped)
+
+    def confirm(self, transaction: Transaction, cluster: str, pods: Iterable[StoredPod]) -> None:
+        """Write that pods on locked nodes were bound: they are claims no longer, and wait for no gang.
+
+        It is what a report of them changes. Nodes with a pod that waited are stamped. Pods that were
+        confirmed or reported before stay as they are.
+        """
+        statuses, stamped = dict[int, Mapping[str, Any]](), set[int]()
+        for pod in pods:
+            is_waiting = rows.waits(pod)
+            if is_waiting or rows.is_claim(pod):
+                statuses[pod.id] = rows.bound_status(pod.status)
+                transaction.records.append(audit.changed(cluster, pod, scheduled=False))
+            if is_waiting and pod.root_id is not None:
+                stamped.add(pod.root_id)
+        if statuses:
+            statements.replace_statuses(transaction, statuses)
         providers.touch(transaction, (), stamped)
 
     def write(self, transaction: Transaction, changes: Sequence[NodeChange]) -> None:
