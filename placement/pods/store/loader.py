@@ -26,7 +26,7 @@ from placement.pods.state.node_info import (
     sum_of,
 )
 from placement.pods.store import statements
-from placement.pods.store.rows import labelled, lacks_labels, record_of, rescued
+from placement.pods.store.rows import labelled, lacks, record_of, rescued, with_ports
 from placement.pods.store.topologies import CanonicalReport, TopologyTexts, canonical
 from placement.providers.statements.clusters import Cluster
 from placement.storage.database import Executor
@@ -93,10 +93,16 @@ class NodeLoader:
             parts = statements.parts(connection, cluster.id, roots)
         descriptions = self._descriptions(connection, cluster, parts.nodes, known or {}, given or {}, strict)
         recorded: dict[int, list[RecordedPod]] = defaultdict(list)
-        stated = statements.manifest_parts(connection, [pod.id for pod in parts.pods if lacks_labels(pod)])
+        unlabelled = [pod.id for pod in parts.pods if lacks(pod, "labels")]
+        stated = statements.manifest_parts(connection, unlabelled)
+        specs = statements.specs_with_ports(connection, [pod.id for pod in parts.pods if lacks(pod, "ports")])
         for pod in parts.pods:
             read = record_of(pod) or rescued(connection, cluster.id, cluster.name, cluster.settings, pod)
-            recorded[pod.root_id].append(labelled(read, *stated[pod.id]) if pod.id in stated else read)
+            if pod.id in stated:
+                read = labelled(read, *stated[pod.id])
+            if pod.id in specs:
+                read = with_ports(read, specs[pod.id])
+            recorded[pod.root_id].append(read)
         return self._nodes(cluster, parts, descriptions, recorded, known or {})
 
     def renewed(
@@ -114,7 +120,7 @@ class NodeLoader:
                 descriptions[row.root_id] = described
         recorded: dict[int, list[RecordedPod]] = defaultdict(list)
         for pod in parts.pods:
-            read = record_of(pod, with_labels=True)
+            read = record_of(pod, as_a_whole=True)
             if read is None:
                 descriptions.pop(pod.root_id, None)
             else:
