@@ -487,7 +487,7 @@ def manifest_parts(connection: Executor, ids: Collection[int]) -> dict[int, tupl
 
 
 def specs_with_ports(connection: Executor, ids: Collection[int]) -> dict[int, Any]:
-    """Return the spec of pods that may have host ports, from their manifests, by id; no statement for none."""
+    """Return the spec in the manifests of pods that may have host ports, by id; no statement for none."""
     found: dict[int, Any] = {}
     if not ids:
         return found

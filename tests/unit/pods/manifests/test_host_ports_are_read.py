@@ -122,8 +122,16 @@ def test_ports_are_told_as_people_write_them() -> None:
 
 @pytest.mark.parametrize(
     "odd",
-    [None, 5, "x", {}, [5], [[]], ["TCP"], [["TCP", 80]], [["TCP", 80, "", 1]], [["TCP", "80", ""]]]
-    + [[["TCP", True, ""]], [["TCP", 10**30, ""]], [["ICMP", 80, ""]], [["TCP", 80, None]], [[[], 80, ""]]],
+    [
+        *(None, 5, "x", {}, [5], [[]], ["TCP"], [["TCP", 80]], [["TCP", 80, "", 1]], [["TCP", "80", ""]]),
+        *(
+            [["TCP", True, ""]],
+            [["TCP", 10**30, ""]],
+            [["ICMP", 80, ""]],
+            [["TCP", 80, None]],
+            [[[], 80, ""]],
+        ),
+    ],
     ids=str,
 )
 def test_stored_ports_of_another_kind_cannot_be_read(odd: object) -> None:
