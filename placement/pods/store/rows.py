@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import lru_cache
 from operator import methodcaller, not_
@@ -406,10 +407,10 @@ def held_by(stored_reservation: StoredPod) -> RecordedPod:
     )
 
 
-def lacks(pod: PodRow, name: str) -> bool:
-    """Return whether the row of a pod lacks its `labels`, or `ports`: a release wrote it that needed none."""
+def lacking(pod: PodRow) -> AbstractSet[str]:
+    """Return which of `labels` and `ports` the row of a pod lacks: a release wrote it that needed none."""
     record = pod.status.get("record") if isinstance(pod.status, Mapping) else None
-    return not (isinstance(record, Mapping) and name in record)
+    return _LATE - record.keys() if isinstance(record, Mapping) else _LATE
 
 
 def labelled(pod: RecordedPod, labels: Any, affinity: Any, annotations: Any) -> RecordedPod:
