@@ -1,4 +1,4 @@
-"""What kube-scheduler's InterPodAffinity and PodTopologySpread say, written for obviousness on manifests."""
+"""What kube-scheduler's NodePorts, InterPodAffinity and PodTopologySpread say, written for obviousness."""
 
 from __future__ import annotations
 
@@ -185,3 +185,31 @@ def spread_scores(pod: Mapping[str, Any], fitting: Sequence[Node], nodes: Sequen
         0 if node.name not in raw else 100 if not most else 100 * (most + least - raw[node.name]) // most
         for node in fitting
     ]
+
+
+def _host_ports(pod: Mapping[str, Any]) -> list[tuple[str, int, str]]:
+    spec = pod["spec"]
+    containers = [*spec["containers"]]
+    containers += [each for each in spec.get("initContainers", []) if each.get("restartPolicy") == "Always"]
+    found = []
+    for container in containers:
+        for port in container.get("ports", []):
+            number = port.get("hostPort") or 0
+            if spec.get("hostNetwork") and number == 0:
+                number = port["containerPort"]
+            if number > 0:
+                found.append((port.get("protocol") or "TCP", number, port.get("hostIP") or "0.0.0.0"))
+    return found
+
+
+def are_ports_free(pod: Mapping[str, Any], placed: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether no pod that is there has a port of this one, by NodePorts."""
+    everywhere = ("0.0.0.0", "::")
+    for protocol, number, address in _host_ports(pod):
+        for other in placed:
+            for other_protocol, other_number, other_address in _host_ports(other):
+                if (protocol, number) != (other_protocol, other_number):
+                    continue
+                if address == other_address or address in everywhere or other_address in everywhere:
+                    return False
+    return True

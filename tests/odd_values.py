@@ -121,7 +121,10 @@ def requests() -> list[Request]:
             },
         },
     }
-    pod["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080}]
+    pod["spec"]["containers"][0]["ports"] = [
+        {"containerPort": 80, "hostPort": 8080, "hostIP": "127.0.0.1", "protocol": "UDP"}
+    ]
+    pod["spec"]["hostNetwork"] = False
     running = copy.deepcopy(pod)
     running["metadata"]["uid"] = "odd-running"
     affinity = {"reservationSelector": {"app": "db"}}

@@ -186,6 +186,15 @@ def test_members_wait_with_their_places_until_the_gang_is_whole(cluster, api_ser
     assert cluster.get(f"{PODS}/default/a").json["remarks"] == []
 
 
+def test_members_that_wait_have_their_host_ports(cluster, api_server):
+    waiting, other = member("a", cpu="1"), single("other", "1")
+    for pod in (waiting, other):
+        pod["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
+    assert "1 of 3 of gang default/g" in bind(cluster, api_server, waiting, "host-0")
+    fitting = cluster.post(f"{PODS}/preview", other).json["nodes"]
+    assert [node["name"] for node in fitting] == ["host-1"]
+
+
 def test_a_member_that_is_bound_again_goes_on_waiting_and_no_longer_for_that(cluster, api_server):
     remarks = []
     for node in ("host-0", "host-0", "host-1"):

@@ -107,6 +107,29 @@ def test_what_became_of_it_or_its_room_meanwhile_stands(
     check(database, "edge")
 
 
+def test_a_reservation_does_not_come_back_to_a_port_that_was_taken_meanwhile(
+    cluster: Client, kubernetes: Refusing, database: Database
+):
+    ports = [{"containerPort": 80, "hostPort": 80}]
+
+    def on_port(cpu: str) -> dict[str, Any]:
+        pod = pod_manifest(cpu)
+        pod["spec"]["containers"][0]["ports"] = ports
+        return pod
+
+    path = f"{CLUSTER}/reservations/kept"
+    assert cluster.delete(path).status_code == 204
+    assert cluster.put(path, reservation("kept", template=on_port("8"))).status_code == 201
+    before = shown(cluster)
+    bind(cluster)
+    assert shown(cluster) == before
+    kubernetes.meanwhile = lambda: cluster.put(f"{PODS}/other", on_port("4"))
+    bind(cluster)
+    assert cluster.get(f"{PODS}/other").json["node"] == "n1"
+    assert (shown(cluster)["phase"], shown(cluster)["node"]) == ("Succeeded", None)
+    check(database, "edge")
+
+
 def test_a_pod_that_was_reported_has_used_it(cluster: Client, kubernetes: Refusing, database: Database):
     def reported() -> None:
         pod = dict(kubernetes.pod("default", "web-0"))

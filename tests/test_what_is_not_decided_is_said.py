@@ -27,12 +27,6 @@ def labelled(key: str, text: str, kind: str = "labels") -> dict[str, Any]:
     return manifest
 
 
-def with_container(**members: Any) -> dict[str, Any]:
-    manifest = pod_manifest(uid=UID)
-    manifest["spec"]["containers"][0] |= members
-    return manifest
-
-
 def of_gpus(name: str, amount: str) -> dict[str, Any]:
     return pod_manifest(uid=UID, requests={name: amount})
 
@@ -44,17 +38,6 @@ CASES = {
     ),
     "volume claim of the pod's own": (changed(volumes=[{"ephemeral": {}}]), "/spec/volumes/0/ephemeral"),
     "resource claim": (changed(resourceClaims=[{"name": "gpu"}]), "/spec/resourceClaims"),
-    "host port": (
-        with_container(ports=[{"containerPort": 80}, {"containerPort": 8080, "hostPort": 8080}]),
-        "/spec/containers/0/ports/1/hostPort",
-    ),
-    "host port of the host's network": (
-        {
-            **(one := with_container(ports=[{"containerPort": 80}])),
-            "spec": {**one["spec"], "hostNetwork": True},
-        },
-        "/spec/containers/0/ports/0/containerPort",
-    ),
     "scheduling gate": (
         changed(schedulingGates=[{"name": "kueue.x-k8s.io/admission"}]),
         "/spec/schedulingGates",
@@ -211,7 +194,7 @@ def test_strict_takes_no_other_value(cluster):
 
 
 def test_the_extender_answers_in_the_form_of_kube_scheduler(cluster):
-    manifest, _ = CASES["host port"]
+    manifest, _ = CASES["volume claim"]
     manifest = copy.deepcopy(manifest)
     manifest["metadata"] |= {"name": "web", "namespace": "default"}
     answer = cluster.post(f"{CLUSTER}/extender/filter", {"Pod": manifest, "NodeNames": ["n1"]})

@@ -70,6 +70,9 @@ class PodCapacity:
         self.resources = {each.resource_class: names[each.resource_class] for each in self._asked}
         """The names that Kubernetes has for the classes that are counted."""
         most = self._times.min(axis=0, initial=_MOST)
+        if shape.selection.host_ports:
+            # No node has the same port twice.
+            most = np.minimum(most, 1)
         most = np.where(may_pass(RULES, node_columns, shape.incoming())[rows], most, 0)
         exact = _is_plain(table, shape.request) & ~(table[state_columns.VAST] > 0) | (most == 0)
         nodes = [node_columns.nodes[row] for row in rows.tolist()]

@@ -42,6 +42,7 @@ class ConditionKind(StrEnum):
     TAINTS = "taints"
     LABELS = "labels"
     AFFINITY = "affinity"
+    HOST_PORTS = "host_ports"
     NUMA_POLICY = "numa_policy"
     WHOLE_CPUS = "whole_cpus"
     AMPLIFIED_CPU = "amplified_cpu"

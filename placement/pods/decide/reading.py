@@ -229,7 +229,7 @@ _PLAIN_FORMAT = 2
 _CONTAINERS: list[dict[str, Any]] = [
     {
         **dict.fromkeys(("name", "resources", "restartPolicy")),
-        "ports": [dict.fromkeys(("hostPort", "containerPort"))],
+        "ports": [dict.fromkeys(("hostPort", "containerPort", "protocol", "hostIP"))],
     }
 ]
 _READ: dict[str, Any] = {

@@ -12,8 +12,9 @@ from placement.engine.numa.allocator import NO_RESERVATIONS, PREFIX, HostReserva
 from placement.engine.numa.cpus import mask_of
 from placement.engine.numa.host import Refusal
 from placement.pods.decide.ranking import FilterResult, judged
-from placement.pods.decide.rules import HOST, SELECTION
+from placement.pods.decide.rules import HOST, PORTS, SELECTION
 from placement.pods.decide.rules.amounts import lacking
+from placement.pods.decide.rules.ports import PORTS_TAKEN
 from placement.pods.decide.rules.rule import PodShape, concerned
 from placement.pods.state.host import counted_holding
 from placement.pods.state.model import RecordedReservation
@@ -102,6 +103,11 @@ class ReservationLooks:
             refusal = rule.refuse(node, self._pod)
             if refusal is not None:
                 return ReservationMatch(FilterResult(refusal))
+        if PORTS.concerns(self._pod):
+            refuse = PORTS.refuse
+            reservations = [each for each in reservations if refuse(_opened(node, each), self._pod) is None]
+            if not reservations:
+                return ReservationMatch(FilterResult(PORTS_TAKEN))
         lacks = [self._lacks(node, each) for each in reservations]
         usable = [each for each, lack in zip(reservations, lacks, strict=True) if lack is None]
         if usable:
@@ -122,7 +128,7 @@ class ReservationLooks:
         if short:
             obstacle = Obstacle(ConditionKind.AMOUNT, host_class(short[0]).name)
             return Refusal(tuple(f"Insufficient {name}" for name in short), obstacle=obstacle)
-        opened = node.opened(frozenset({reservation.whole.consumer}))
+        opened = _opened(node, reservation)
         return lacking(opened.offers, opened.free, opened.left, amounts, bound=bound)
 
     def _judged(
@@ -155,6 +161,11 @@ class ReservationLooks:
             used = held[resource] - reservation.left.requests.get(resource, 0) + asked[resource]
             fullness.append(100 * used // held[resource] if used <= held[resource] else 0)
         return terms.order or _LAST, -(sum(fullness) // max(1, len(fullness)))
+
+
+def _opened(node: NodeInfo, reservation: NodeReservation) -> NodeInfo:
+    """Return the node without the reservation."""
+    return node.opened(frozenset({reservation.whole.consumer}))
 
 
 def reservations_on(node: NodeInfo) -> Iterator[NodeReservation]:

@@ -19,6 +19,7 @@ from placement.engine.numa.host import (
 from placement.pods.koordinator import annotations as keys
 from placement.pods.manifests.affinity import read_pod_rules
 from placement.pods.manifests.pod import Pod, occupied_amounts, pod_limit, pod_requests, request_amounts
+from placement.pods.manifests.ports import read_host_ports
 from placement.pods.manifests.selection import read_node_selection, read_term
 from placement.pods.manifests.undecided import read_undecided
 from placement.pods.state import model
@@ -358,6 +359,7 @@ def read_running(
     return model.RunningPod(
         **_pod_parts(pod, pod.manifest.root.softly()),
         treated_as=keys.running_qos(pod, kubelet),
+        host_ports=read_host_ports(pod.manifest.root.softly().member("spec")),
         phase=pod.phase,
         requests=request_amounts(occupied_amounts(pod)) if pod.is_assigned else {},
         holding=holding,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from placement.common.manifest import CLOSED, Field, ManifestReport
+from placement.pods.manifests.ports import HostPorts, read_host_ports
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _REFUSING = frozenset({"NoSchedule", "NoExecute"})
@@ -163,19 +164,20 @@ class Term(NamedTuple):
 class NodeSelection:
     """The rules of a pod about its nodes; `terms` is None if it has no required affinity.
 
-    `own` has what rules read of the pod themselves, by rule.
+    `host_ports` have to be free there. `own` has what rules read of the pod themselves, by rule.
     """
 
     selector: tuple[tuple[str, str], ...] = ()
     terms: tuple[Term, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
+    host_ports: HostPorts = ()
     own: tuple[tuple[object, Hashable], ...] = ()
 
 
 def read_node_selection(spec: Field) -> NodeSelection:
     """Return the selection in `Pod.spec`; whatever breaks its schema is reported.
 
-    Source: Kubernetes nodeSelector, required node affinity, tolerations.
+    Source: Kubernetes nodeSelector, required node affinity, tolerations, host ports.
     """
     selector = [(key, value.text() or "") for key, value in spec.member("nodeSelector").members().items()]
     affinity = spec.member("affinity").member("nodeAffinity")
@@ -184,7 +186,7 @@ def read_node_selection(spec: Field) -> NodeSelection:
     if required.value is not None:
         terms = tuple(read_term(term) for term in required.member("nodeSelectorTerms").elements())
     tolerations = tuple(_read_toleration(entry) for entry in spec.member("tolerations").elements())
-    return NodeSelection(tuple(sorted(selector)), terms, tolerations)
+    return NodeSelection(tuple(sorted(selector)), terms, tolerations, read_host_ports(spec))
 
 
 def read_term(term: Field) -> Term:

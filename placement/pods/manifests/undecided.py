@@ -70,16 +70,6 @@ def _containers(pod: Field) -> Iterator[Field]:
     yield from spec.member("containers").elements()
 
 
-def _host_ports(pod: Field) -> Iterator[Field]:
-    is_on_host = pod.member("spec").member("hostNetwork").value is True
-    for container in _containers(pod):
-        for port in container.member("ports").elements():
-            if port.member("hostPort").value:
-                yield port.member("hostPort")
-            elif is_on_host and port.member("containerPort").value:
-                yield port.member("containerPort")
-
-
 def _of_spec(*names: str) -> Callable[[Field], Iterator[Field]]:
     return lambda pod: _present(*(pod.member("spec").member(name) for name in names))
 
@@ -122,7 +112,6 @@ UNDECIDED = (
     UndecidedKind(
         "resource claim", "which nodes have the devices that it claims", _of_spec("resourceClaims")
     ),
-    UndecidedKind("host port", "whether the node has this port free", _host_ports),
     UndecidedKind("scheduling gate", "whether the pod may be placed yet", _of_spec("schedulingGates")),
     UndecidedKind(
         "scheduling group",

@@ -60,6 +60,7 @@ def placed(ranked: Ranked, pod: model.PodSpec, document: PodDocument) -> PodPlac
         labels=pod.rules.bearer[1] if document.keeps is None else (),
         affinity=pod.rules.affinity if document.keeps is None else NO_AFFINITY,
         membership=None if gang is None else Membership(gang.name, gang.least),
+        host_ports=pod.selection.host_ports,
     )
     answer = PodAnswer(
         namespace=recorded.namespace,
@@ -142,7 +143,8 @@ def asks_for_the_same(stored_pod: StoredPod, pod: model.PodSpec, settings: model
         before = reading_of(manifest, settings)
     except ManifestError:
         return False  # the settings of the cluster became stricter meanwhile
-    return (before.request, before.qos, before.spec) == (pod.request, pod.qos, pod.spec)
+    has_same_ports = before.selection.host_ports == pod.selection.host_ports
+    return has_same_ports and (before.request, before.qos, before.spec) == (pod.request, pod.qos, pod.spec)
 
 
 def same_pod(known_pods: Sequence[StoredPod], document: PodDocument) -> StoredPod | None:

@@ -19,6 +19,7 @@ from placement.pods.decide.reservation_ends import used_up
 from placement.pods.decide.rules.amounts import loose_amounts
 from placement.pods.koordinator import annotations as keys
 from placement.pods.manifests.affinity import may_keep_off
+from placement.pods.manifests.ports import conflicting, used_ports
 from placement.pods.services.limited_claims import limited_claim
 from placement.pods.services.placing import as_of_now, same_pod, sharing_cpus
 from placement.pods.state.host import known_cpus
@@ -262,6 +263,7 @@ def _recorded(document: PodDocument, running: RunningPod, node: NodeInfo) -> Rec
         affinity=running.rules.affinity,
         is_leaving=bool(document.manifest["metadata"].get("deletionTimestamp")),
         membership=None if running.gang is None else Membership(running.gang.name, running.gang.least),
+        host_ports=running.host_ports,
     )
     if before is not None and (before.requests, before.holding) == (recorded.requests, holding):
         return replace(recorded, loose_amounts=before.loose_amounts)
@@ -329,3 +331,9 @@ def _warnings(recorded: RecordedPod, node: NodeInfo, sharing: Iterable[str]) -> 
     reserved = node.offers.reserved_cpus & recorded.holding.cpus
     if reserved:
         yield f"CPUs {format_cpu_list(reserved)} are reserved on the node"
+    if recorded.host_ports:
+        for each in node.pods:
+            # The former pod of a name leaves when another one comes.
+            if each.full_name != recorded.full_name:
+                for port in conflicting(recorded.host_ports, used_ports([each.host_ports])):
+                    yield f"host port {port} is also taken by pod {each.full_name}"

@@ -21,6 +21,7 @@ from placement.engine.scoring.host_scores import favours_full
 from placement.engine.scoring.order import DEFAULT_SCORING, POD_SCORING, Order, Strategy
 from placement.pods.manifests import selection as manifests_selection
 from placement.pods.manifests.affinity import NO_AFFINITY, LabelPairs, PodAffinity, PodRules
+from placement.pods.manifests.ports import HostPorts
 from placement.pods.manifests.undecided import Undecided
 
 
@@ -532,7 +533,7 @@ class RecordedPod:
     reservation it takes from, if it takes from one; `keeps` has the terms if it is a reservation itself,
     which has no namespace. `slots` is how many of its node's pods it counts as. By `labels` other pods want
     it near or apart, `affinity` is what it wants itself, `membership` is about its gang. `is_leaving`: it is
-    being deleted, and so counts for no topology spread.
+    being deleted, and so counts for no topology spread. No other pod gets its `host_ports` until it is gone.
     """
 
     namespace: str
@@ -553,6 +554,7 @@ class RecordedPod:
     affinity: PodAffinity = NO_AFFINITY
     membership: Membership | None = None
     is_leaving: bool = False
+    host_ports: HostPorts = ()
 
     @property
     def full_name(self) -> str:
@@ -577,9 +579,10 @@ class RunningPod(ReadPod):
     pod may be bound on its host: its CPUs could be handed out a second time. `phase` is as reported; a pod
     that has ended, or has no host yet, requests nothing. `has_status`: it has a resource-status, `pools` are
     the NUMA nodes of the shared pools in it. `warnings` has the admission rules it breaks, which does not
-    make it run any less. Rules and gang that cannot be read have no effect.
+    make it run any less. Rules, gang and `host_ports` that cannot be read have no effect.
     """
 
+    host_ports: HostPorts
     phase: str
     requests: numa_host.ResourceAmounts
     holding: numa_host.Holding

@@ -21,6 +21,7 @@ from placement.engine.numa.allocator import amounts_left, what_is_left
 from placement.engine.numa.cpus import CpuSet, format_cpu_list
 from placement.engine.numa.host import Holding, HostTotals, NumaAmounts, ResourceAmounts, bound_cost, summed
 from placement.pods.manifests.affinity import NO_AFFINITY, Bearer
+from placement.pods.manifests.ports import UsedPorts, conflicting, used_ports
 from placement.pods.manifests.selection import NodeAttributes
 from placement.pods.state import model
 from placement.pods.state.host import (
@@ -125,6 +126,11 @@ class NodeInfo:
     def waiting(self) -> tuple[model.RecordedPod, ...]:
         """Return its pods that have places, and wait for others of their gangs."""
         return tuple(pod for pod in self.pods if pod.membership and pod.membership.waits_until)
+
+    @cached_property
+    def used_ports(self) -> UsedPorts:
+        """Return the host ports that its pods and reservations take."""
+        return used_ports(each.host_ports for each in (*self.pods, *self.reservations) if each.host_ports)
 
     @property
     def reservations_left(self) -> tuple[model.RecordedReservation, ...]:
@@ -253,6 +259,8 @@ class NodeInfo:
 
     def has_room_for(self, reservation: model.RecordedReservation) -> bool:
         """Return whether a reservation would have all here that it would have if it were alone here."""
+        if any(conflicting(reservation.host_ports, self.used_ports)):
+            return False
         after, consumer = self.with_pod(reservation), reservation.consumer
         if after.reservations_left[-1] != reservation:
             return False

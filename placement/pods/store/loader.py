@@ -26,11 +26,11 @@ from placement.pods.state.node_info import (
     sum_of,
 )
 from placement.pods.store import statements
-from placement.pods.store.rows import labelled, lacks_labels, record_of, rescued
+from placement.pods.store.rows import labelled, lacking, record_of, rescued, with_ports
 from placement.pods.store.topologies import CanonicalReport, TopologyTexts, canonical
 from placement.providers.statements.clusters import Cluster
 from placement.storage.database import Executor
-from placement.storage.node_parts import HostRecord, NodeParts, NodeRow
+from placement.storage.node_parts import HostRecord, NodeParts, NodeRow, PodRow
 
 _AT_ONCE = 500
 # Errors of reading stored manifests that were changed by hand, or kept other rules.
@@ -93,10 +93,15 @@ class NodeLoader:
             parts = statements.parts(connection, cluster.id, roots)
         descriptions = self._descriptions(connection, cluster, parts.nodes, known or {}, given or {}, strict)
         recorded: dict[int, list[RecordedPod]] = defaultdict(list)
-        stated = statements.manifest_parts(connection, [pod.id for pod in parts.pods if lacks_labels(pod)])
+        incomplete = [pod for pod in parts.pods if lacking(pod)]
+        stated, specs = _stated_by_manifests(connection, incomplete) if incomplete else ({}, {})
         for pod in parts.pods:
             read = record_of(pod) or rescued(connection, cluster.id, cluster.name, cluster.settings, pod)
-            recorded[pod.root_id].append(labelled(read, *stated[pod.id]) if pod.id in stated else read)
+            if pod.id in stated:
+                read = labelled(read, *stated[pod.id])
+            if pod.id in specs:
+                read = with_ports(read, specs[pod.id])
+            recorded[pod.root_id].append(read)
         return self._nodes(cluster, parts, descriptions, recorded, known or {})
 
     def renewed(
@@ -114,7 +119,7 @@ class NodeLoader:
                 descriptions[row.root_id] = described
         recorded: dict[int, list[RecordedPod]] = defaultdict(list)
         for pod in parts.pods:
-            read = record_of(pod, with_labels=True)
+            read = record_of(pod, as_a_whole=True)
             if read is None:
                 descriptions.pop(pod.root_id, None)
             else:
@@ -249,6 +254,16 @@ class NodeLoader:
             return NodeTemplate(imported, offers_of(imported, f"{_CLUSTER}/{ANONYMOUS}"))
 
         return self._templates.of((profile.encode(), canonical(reduced), report.key), read)
+
+
+def _stated_by_manifests(
+    connection: Executor, pods: Sequence[PodRow]
+) -> tuple[Mapping[int, tuple[Any, Any, Any]], Mapping[int, Any]]:
+    """Return what the manifests of pods have that their rows lack: parts about labels, and specs, by id."""
+    unlabelled = [pod.id for pod in pods if "labels" in lacking(pod)]
+    without_ports = [pod.id for pod in pods if "ports" in lacking(pod)]
+    stated = statements.manifest_parts(connection, unlabelled)
+    return stated, statements.specs_with_ports(connection, without_ports)
 
 
 def _still_described(cluster: ClusterFacts, row: NodeRow, former_node: NodeInfo | None) -> NodeInfo | None:

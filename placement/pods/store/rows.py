@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import lru_cache
 from operator import methodcaller, not_
@@ -23,6 +24,7 @@ from placement.engine.numa.cpus import MAX_ID, format_cpu_list, parse_cpu_list
 from placement.engine.numa.host import NOTHING, ExclusiveLevel, Holding, NumaAmounts
 from placement.pods.decide.reading import PodDocument, import_running_pod
 from placement.pods.manifests.affinity import NO_AFFINITY, Bearer, PodAffinity, pod_labels, stored_affinity
+from placement.pods.manifests.ports import read_host_ports, stored_ports
 from placement.pods.manifests.undecided import Undecided
 from placement.pods.state.model import KubeletPolicy, RecordedPod, SchedulerSettings, stored_terms
 from placement.pods.store import statements
@@ -330,15 +332,18 @@ _RECORD: dict[str, _Member] = {
     ),
     "leaving": _Member("is_leaving", bool, bool),
     "labels": _Member("labels", dict, _labels),
+    "ports": _Member("host_ports", lambda ports: list(map(list, ports)), stored_ports, blank=()),
 }
+# Rows without these were written by releases that stored none: the manifest has them.
+_LATE = frozenset({"labels", "ports"})
 
 
 def written_pod(pod: RecordedPod) -> dict[str, Any]:
     """Return a pod as JSON to be stored, without names and uid."""
-    document = {}
+    document: dict[str, Any] = {"ports": []}
     for name, member in _RECORD.items():
         value = getattr(pod.holding if member.is_of_holding else pod, member.attribute)
-        # Rows without labels were written by releases that stored none.
+        # `_LATE` are there even if they are empty.
         if value is not member.blank and ((written := member.write(value)) or name == "labels"):
             document[name] = written
     return document
@@ -353,8 +358,8 @@ def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any
     attributes: dict[str, Any] = {"consumer": "", "qos": "", "requests": {}}
     for key, value in document.items():
         member = _RECORD.get(key)
-        # Later releases may add members.
-        if member is not None:
+        # Later releases may add members. Most pods have no ports.
+        if member is not None and not (key == "ports" and value == []):
             (holding if member.is_of_holding else attributes)[member.attribute] = member.read(value)
     if not attributes["consumer"]:
         raise ValueError("consumer is empty")
@@ -367,14 +372,14 @@ def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any
     return RecordedPod(namespace, name, uid, holding=Holding(**holding), **attributes)
 
 
-def record_of(pod: PodRow, *, with_labels: bool = False) -> RecordedPod | None:
+def record_of(pod: PodRow, *, as_a_whole: bool = False) -> RecordedPod | None:
     """Return the pod as recorded on its node; None if its row cannot be read.
 
-    `with_labels`: None also if the row lacks its labels, which older releases did not need.
+    `as_a_whole`: None also if the row lacks its labels or ports, which older releases did not need.
     """
     try:
         document = pod.status["record"]
-        if with_labels and "labels" not in document:
+        if as_a_whole and not document.keys() >= _LATE:
             return None
         return recorded_pod(pod.namespace, pod.name, pod.uid, document)
     except _MALFORMED:
@@ -410,10 +415,10 @@ def held_by(stored_reservation: StoredPod) -> RecordedPod:
     )
 
 
-def lacks_labels(pod: PodRow) -> bool:
-    """Return whether the row of a pod lacks its labels: a release wrote it that needed none."""
+def lacking(pod: PodRow) -> AbstractSet[str]:
+    """Return which of `labels` and `ports` the row of a pod lacks: a release wrote it that needed none."""
     record = pod.status.get("record") if isinstance(pod.status, Mapping) else None
-    return not (isinstance(record, Mapping) and "labels" in record)
+    return _LATE - record.keys() if isinstance(record, Mapping) else _LATE
 
 
 def labelled(pod: RecordedPod, labels: Any, affinity: Any, annotations: Any) -> RecordedPod:
@@ -430,6 +435,12 @@ def labelled(pod: RecordedPod, labels: Any, affinity: Any, annotations: Any) -> 
     )
 
 
+def with_ports(pod: RecordedPod, spec: Any) -> RecordedPod:
+    """Return a pod with the host ports that the spec in its manifest has, whatever it is."""
+    ports = read_host_ports(Field("spec", spec, ManifestReport(), soft=True))
+    return replace(pod, host_ports=ports)
+
+
 def rescued(
     connection: Executor, cluster_id: int, cluster: str, settings: SchedulerSettings, pod: PodRow
 ) -> RecordedPod:
@@ -441,9 +452,10 @@ def rescued(
     cpus = statements.cpus_of(connection, consumer)
     try:
         (manifest,) = statements.pod_manifests(connection, cluster_id, [pod.uid])
-        requests = import_running_pod(manifest, settings, KubeletPolicy()).requests
+        running = import_running_pod(manifest, settings, KubeletPolicy())
+        requests, ports = running.requests, running.host_ports
     except _MALFORMED:
-        requests = {}
+        requests, ports = {}, ()
     return RecordedPod(
         pod.namespace,
         pod.name,
@@ -453,4 +465,5 @@ def rescued(
         requests,
         Holding(cpus=cpus),
         unreadable=(_UNREADABLE,),
+        host_ports=ports,
     )

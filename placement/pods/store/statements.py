@@ -514,6 +514,22 @@ def manifest_parts(connection: Executor, ids: Collection[int]) -> dict[int, tupl
     return found
 
 
+def specs_with_ports(connection: Executor, ids: Collection[int]) -> dict[int, Any]:
+    """Return the spec in the manifests of pods that may have host ports, by id; no statement for none."""
+    found: dict[int, Any] = {}
+    if not ids:
+        return found
+    # Most pods have none, and the database leaves out their manifests.
+    text = sa.cast(_pods.c.manifest, sa.Text)
+    may_have = sa.or_(*(text.contains(f'"{name}"') for name in ("hostPort", "hostNetwork")))
+    asked = sa.select(_pods.c.id, _pods.c.manifest).where(may_have)
+    for some in portions(sorted(ids), _AT_ONCE):
+        for id_, manifest in connection.execute(asked.where(_pods.c.id.in_(some))):
+            if isinstance(manifest, dict):
+                found[id_] = manifest.get("spec")
+    return found
+
+
 def owners(connection: Executor, node_ids: Collection[int]) -> dict[int, dict[int, tuple[str, str]]]:
     """Return (consumer, exclusive level) of the logical CPUs that have an owner, by node and CPU."""
     statement = sa.select(*_cpus.c["node_id", "cpu", "consumer_id", "exclusive_level"])

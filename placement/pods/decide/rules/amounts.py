@@ -61,14 +61,23 @@ class HostAmounts(Rule):
 
     def conditions(self, pod: IncomingPod, obstacles: Collection[Obstacle]) -> Stated:
         """Yield a stage for the number of pods, then one for each requested class."""
-        for resource, base in {"pods": 1, **pod.request.amounts}.items():
-            name, unit = host_class(resource)
-            text = f"{of_resource(-(-base // unit), name, resource)} free"
-            yield Obstacle(_AMOUNT, name), Condition(_AMOUNT, text, name, -(-base // unit))
+        yield _POD_SLOT
+        for resource, base in pod.request.amounts.items():
+            yield _stage(resource, base)
 
     def asked(self, kind: ConditionKind, table: NodeTable, pod: IncomingPod) -> list[AskedAmount]:
         """Return all amounts that the host must have."""
         return list(host_amounts(table, pod.request)) if kind is ConditionKind.AMOUNT else []
+
+
+def _stage(resource: str, base: int) -> tuple[Obstacle, Condition]:
+    """Return the stage of an amount of a resource in its base unit."""
+    name, unit = host_class(resource)
+    text = f"{of_resource(-(-base // unit), name, resource)} free"
+    return Obstacle(_AMOUNT, name), Condition(_AMOUNT, text, name, -(-base // unit))
+
+
+_POD_SLOT = _stage("pods", 1)
 
 
 def host_amounts(table: NodeTable, request: PodRequest) -> Iterator[AskedAmount]:

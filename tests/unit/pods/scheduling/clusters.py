@@ -17,6 +17,7 @@ from placement.pods.decide.reading import import_pod
 from placement.pods.decide.rules.rule import PodShape
 from placement.pods.koordinator.node import import_node
 from placement.pods.manifests.affinity import NO_AFFINITY, Bearer
+from placement.pods.manifests.ports import UsedPorts, used_ports
 from placement.pods.manifests.selection import NodeAttributes, read_attributes
 from placement.pods.state.host import (
     HOST,
@@ -71,6 +72,10 @@ class TestNode:
     @property
     def staying_bearers(self) -> Mapping[Bearer, int]:
         return self.bearers
+
+    @property
+    def used_ports(self) -> UsedPorts:
+        return used_ports(each.host_ports for each in (*self.pods, *self.reservations))
 
     @property
     def with_affinity(self) -> tuple[RecordedPod, ...]:

@@ -3,7 +3,7 @@
 from placement.engine.numa.allocator import HostReservations, Reservation
 from placement.engine.numa.cpus import format_cpu_list, mask_of
 from placement.engine.numa.host import HostTotals
-from placement.pods.decide.rules import AMOUNTS, BETWEEN_PODS, HOST, RULES, SELECTION
+from placement.pods.decide.rules import AMOUNTS, BETWEEN_PODS, HOST, PORTS, RULES, SELECTION
 from placement.pods.decide.rules.amounts import HostAmounts
 from placement.pods.decide.rules.numa import allocate_on_host
 from placement.pods.decide.rules.rule import Fit, IncomingPod
@@ -24,8 +24,8 @@ from tests.unit.pods.koordinator.pods import (
 
 
 def test_all_rules_but_one_are_asked_where_a_pod_may_use_a_reservation():
-    """`ReservationLooks` asks SELECTION, counts amounts, asks HOST; adjustments ask BETWEEN_PODS."""
-    asked = (*SELECTION, *HOST, *BETWEEN_PODS)
+    """`ReservationLooks` asks all but AMOUNTS, which it counts, and BETWEEN_PODS, which adjustments ask."""
+    asked = (*SELECTION, PORTS, *HOST, *BETWEEN_PODS)
     assert [rule for rule in RULES if rule not in asked] == [AMOUNTS]
     assert type(AMOUNTS) is HostAmounts
 

@@ -28,6 +28,7 @@ TERM = {
 }
 NODES = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}
 RESOURCES = {"requests": {"cpu": "4", "memory": "1Gi"}, "limits": {"cpu": "4", "memory": "1Gi"}}
+PORTS = [{"name": "http", "hostPort": 80, "containerPort": 80, "protocol": "TCP", "hostIP": "10.0.0.1"}]
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 POD: dict[str, Any] = {
@@ -52,7 +53,7 @@ POD: dict[str, Any] = {
         },
     },
     "spec": {
-        "containers": [{"name": "main", "image": "web:1", "resources": RESOURCES}],
+        "containers": [{"name": "main", "image": "web:1", "resources": RESOURCES, "ports": PORTS}],
         "initContainers": [{"name": "helper", "restartPolicy": "Always", "resources": RESOURCES}],
         "overhead": {"cpu": "1"},
         "resources": {"requests": {"cpu": "12"}, "limits": {"cpu": "12"}},
