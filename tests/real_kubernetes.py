@@ -246,7 +246,11 @@ class ControlPlane:
 def _collection(manifest: dict[str, Any]) -> str:
     kind, group = manifest["kind"], manifest["apiVersion"]
     prefix = f"/api/{group}" if "/" not in group else f"/apis/{group}"
-    plural = {"NodeResourceTopology": "noderesourcetopologies", "PriorityClass": "priorityclasses"}
+    plural = {
+        "NodeResourceTopology": "noderesourcetopologies",
+        "PriorityClass": "priorityclasses",
+        "RuntimeClass": "runtimeclasses",
+    }
     name = plural.get(kind, kind.lower() + "s")
     namespace = manifest["metadata"].get("namespace")
     return f"{prefix}/namespaces/{namespace}/{name}" if namespace else f"{prefix}/{name}"

@@ -150,3 +150,15 @@ def test_pods_that_are_being_deleted_count_for_no_spread(service: Client) -> Non
     put(service, pods)
     assert fitting(new) == ["a1"]
     assert fitting(near) == sorted(GIVEN["nodes"])
+
+
+def test_an_empty_selector_counts_no_pods_for_spread(service: Client) -> None:
+    """As in kube-scheduler; the incoming pod counts itself. Everywhere else it selects every pod."""
+    there = {"labels": {"app": "web"}}
+    put(service, [ruled_pod(f"there-{number}", there, node="a1") for number in range(2)])
+    new = ruled_pod("new", {**there, "spread": [["kubernetes.io/hostname", 1, {}]]})
+    preview = service.post(PREVIEW, new).json
+    assert "a1" in {node["name"] for node in preview["nodes"]}
+    stayed = ruled_pod("apart", {"apart": [["kubernetes.io/hostname", {}]]})
+    preview = service.post(PREVIEW, stayed).json
+    assert "a1" not in {node["name"] for node in preview["nodes"]}

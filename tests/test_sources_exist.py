@@ -33,6 +33,7 @@ OUTSIDE = (
     "k8s.io/kube-scheduler, extender/v1",
     "kube-scheduler, pkg/scheduler/extender.go",
     'KEP-1287, "In-place Update of Pod Resources"',
+    'KEP-2837, "Pod Level Resource Specifications"',
     "the scheduler configuration of Kubernetes 1.16 to 1.31",
     'Kubernetes documentation, "Kubernetes API Concepts"',
     "Kubernetes effective requests",

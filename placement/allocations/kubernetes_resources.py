@@ -17,7 +17,7 @@ _MIB = 2**20
 _GIB = 2**30
 _LONGEST_CLASS = 255
 _OTHER = re.compile(r"[^A-Z0-9_]")
-_HUGEPAGES = "hugepages-"
+HUGEPAGES = "hugepages-"
 # So many resources are remembered with their classes.
 _KEPT = 1024
 
@@ -78,10 +78,10 @@ def numa_class(resource: str) -> ResourceClass:
 
 def _common_class(resource: str) -> tuple[str, str, int]:
     unit, name = 1, f"CUSTOM_{_OTHER.sub('_', resource.upper())}"
-    if resource.startswith(_HUGEPAGES):
+    if resource.startswith(HUGEPAGES):
         # The bytes of a page of `hugepages-<size>`.
         with suppress(QuantityError):
-            unit = max(1, floor(parse_quantity(resource.removeprefix(_HUGEPAGES))))
+            unit = max(1, floor(parse_quantity(resource.removeprefix(HUGEPAGES))))
     return name, name, unit
 
 
@@ -107,7 +107,7 @@ _BUILT_IN = frozenset(class_names().values())
 
 def is_built_in(resource: str) -> bool:
     """Return whether a resource has a class of its own here or is huge pages: no extended resource."""
-    return resource in _BUILT_IN or resource.startswith(_HUGEPAGES)
+    return resource in _BUILT_IN or resource.startswith(HUGEPAGES)
 
 
 class ResourceNames:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 from typing import Any
 
-from placement.allocations.kubernetes_resources import base_amount
+from placement.allocations.kubernetes_resources import HUGEPAGES, base_amount
 from placement.common.manifest import Field, Manifest, ManifestReport, read_manifest
 from placement.common.pod_identity import ENDED_PHASES, resize_is_infeasible
 from placement.engine.numa.host import ResourceAmounts
@@ -76,7 +76,9 @@ def read_pod(document: Mapping[str, Any], report: ManifestReport) -> Pod:
     containers = _read_containers(spec.member("containers"))
     if not containers:
         spec.member("containers").refuse("a pod needs at least one container")
-    requests, limits = _read_resources(spec.member("resources"))
+    init_containers = _read_containers(spec.member("initContainers"))
+    requested = {name for container in (*containers, *init_containers) for name in container.requests}
+    requests, limits = _read_resources(spec.member("resources"), requested)
     priority = spec.member("priority")
     return Pod(
         manifest=manifest,
@@ -84,7 +86,7 @@ def read_pod(document: Mapping[str, Any], report: ManifestReport) -> Pod:
         name=manifest.name.text() or "",
         uid=manifest.uid.text() or "",
         containers=containers,
-        init_containers=_read_containers(spec.member("initContainers")),
+        init_containers=init_containers,
         overhead=_read_quantities(spec.member("overhead")),
         requests=requests,
         limits=limits,
@@ -104,7 +106,12 @@ def _read_containers(containers: Field) -> tuple[Container, ...]:
     return tuple(found)
 
 
-def _read_resources(resources: Field) -> tuple[Quantities, Quantities]:
+def _read_resources(resources: Field, requested_below: Collection[str] = ()) -> tuple[Quantities, Quantities]:
+    """Return requests and limits; a limit alone is a request unless containers of a pod request the resource.
+
+    Huge pages are not overcommitted: their limit is the request. Source: KEP-2837, "Pod Level Resource
+    Specifications".
+    """
     requests = _read_quantities(resources.member("requests"))
     limits = _read_quantities(resources.member("limits"))
     for name, limit in limits.items():
@@ -112,7 +119,12 @@ def _read_resources(resources: Field) -> tuple[Quantities, Quantities]:
             field = resources.member("requests").member(name)
             ceiling = resources.member("limits").member(name)
             field.refuse(f"{field.value} is above its limit {ceiling.value}")
-    return {**limits, **requests}, limits
+    implied = {
+        name: limit
+        for name, limit in limits.items()
+        if name not in requested_below or name.startswith(HUGEPAGES)
+    }
+    return {**implied, **requests}, limits
 
 
 def _read_quantities(quantities: Field) -> Quantities:

@@ -13,7 +13,8 @@ from placement.pods.manifests.ports import HostPorts, read_host_ports
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _REFUSING = frozenset({"NoSchedule", "NoExecute"})
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
-_INTEGER = re.compile(r"([+-]?)0*([0-9]{1,19})")
+# The value of a label has no sign, and kube-scheduler takes no bound that is none.
+_INTEGER = re.compile(r"0*([0-9]{1,19})")
 _LARGEST = 2**63 - 1
 
 
@@ -129,10 +130,10 @@ class Requirement(NamedTuple):
 
 
 def _integer(text: str) -> int | None:
-    """Return the integer of 64 bits that a text is, None if it is another text."""
+    """Return the integer of 64 bits without a sign that a text is, None if it is another text."""
     match = _INTEGER.fullmatch(text)
-    number = int(f"{match[1]}{match[2]}") if match else None
-    return number if number is not None and -_LARGEST - 1 <= number <= _LARGEST else None
+    number = int(match[1]) if match else None
+    return number if number is not None and number <= _LARGEST else None
 
 
 class Term(NamedTuple):
@@ -205,7 +206,9 @@ def read_requirement(each: Field, operators: Collection[str] = _OPERATORS) -> Re
     elif operator in ("Gt", "Lt") and len(values) != 1:
         each.member("values").refuse(f"{operator} takes one integer")
     elif operator in ("Gt", "Lt") and _integer(values[0]) is None:
-        each.member("values").warn(f"{values[0][:60]!r} is not an integer of 64 bits, so it holds nowhere")
+        each.member("values").warn(
+            f"{values[0][:60]!r} is not an integer of 64 bits without a sign, so it holds nowhere"
+        )
     elif operator in ("In", "NotIn") and not values:
         each.member("values").refuse(f"{operator} takes at least one value")
     return Requirement(each.member("key").text() or "", operator, values)

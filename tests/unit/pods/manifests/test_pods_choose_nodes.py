@@ -82,9 +82,10 @@ def test_a_taint_that_only_prefers_keeps_nobody_off_and_a_cordon_only_the_intole
         (("zone", "Gt", ["1"]), False),
         (("cores", "Gt", ["many"]), False),
         (("cores", "Lt", ["9223372036854775807"]), True),
-        (("cores", "Gt", ["-9223372036854775808"]), True),
+        (("cores", "Gt", ["-1"]), False),  # no label has a sign, and kube-scheduler reads no bound with one
+        (("cores", "Lt", ["+11"]), False),
         (("cores", "Lt", ["9223372036854775808"]), False),  # of more than 64 bits
-        (("cores", "Gt", ["+09"]), True),
+        (("cores", "Gt", ["09"]), True),
         (("rack", "Lt", ["1"]), False),
     ],
 )
@@ -93,12 +94,12 @@ def test_expressions_hold_for_labels(expression, holds):
     assert words == (None if holds else NOT_SELECTED)
 
 
-@pytest.mark.parametrize("value", ["many", "", "1.5", "9223372036854775808", "9" * 5000])
+@pytest.mark.parametrize("value", ["many", "", "1.5", "-1", "+4", "9223372036854775808", "9" * 5000])
 def test_a_bound_that_is_no_integer_holds_nowhere_and_is_warned_of(value):
     report = ManifestReport()
     read_node_selection(Field("Pod.spec", affinity(labels(("cores", "Lt", [value]))), report))
     assert not report.findings
-    assert "is not an integer of 64 bits, so it holds nowhere" in report.warnings[0]
+    assert "is not an integer of 64 bits without a sign, so it holds nowhere" in report.warnings[0]
     assert refused(affinity(labels(("cores", "Lt", [value]))), labels={"cores": "1"}) == NOT_SELECTED
     # Another term may hold.
     either = affinity(labels(("cores", "Lt", [value])), labels(("cores", "Gt", ["0"])))

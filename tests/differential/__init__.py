@@ -1,0 +1,1 @@
+"""The service and real kube-schedulers are asked about the same random pods."""
