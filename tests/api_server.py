@@ -36,8 +36,18 @@ KIND_OF = {
         for version in _TOPOLOGY_VERSIONS
     },
     "/apis/scheduling.koordinator.sh/v1alpha1/reservations": "Reservation",
+    # There are several kinds of that name.
+    **{
+        f"/apis/{version}/podgroups": f"PodGroup.{version.partition('/')[0]}"
+        for version in (
+            "scheduling.sigs.k8s.io/v1alpha1",
+            "scheduling.x-k8s.io/v1alpha1",
+            "scheduling.volcano.sh/v1beta1",
+            "scheduling.k8s.io/v1alpha2",
+        )
+    },
 }
-_BUILT_IN = ("Node", "Pod")
+_BUILT_IN = ("Node", "Pod", "PodGroup.scheduling.k8s.io")
 _POD_PATH = re.compile(r"/api/v1/namespaces/([^/]+)/pods(?:/([^/]+))?(/binding)?")
 
 Identity = tuple[str, str, str]
@@ -265,13 +275,19 @@ class ApiServer:
                     None,
                     event.object["metadata"].get("namespace"),
                 )
-                if event.object["kind"] == kind and mine:
+                if _kind(event.object) == kind and mine:
                     yield event
 
 
 def _identity(manifest: dict[str, Any]) -> Identity:
     metadata = manifest["metadata"]
-    return manifest["kind"], metadata.get("namespace", ""), metadata["name"]
+    return _kind(manifest), metadata.get("namespace", ""), metadata["name"]
+
+
+def _kind(manifest: dict[str, Any]) -> str:
+    """The kind of an object, of a PodGroup with its API group."""
+    kind: str = manifest["kind"]
+    return f"{kind}.{manifest['apiVersion'].partition('/')[0]}" if kind == "PodGroup" else kind
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -298,8 +314,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self._is_refused(method, parts.path):
             return
         kind, namespace, name = _meant(parts.path)
-        others = set(_TOPOLOGY_VERSIONS) - {self._cluster.topology_version}
-        if kind is None or kind in self._cluster.unknown_kinds or others & set(parts.path.split("/")):
+        is_offered = kind != "NodeResourceTopology" or f"/{self._cluster.topology_version}/" in parts.path
+        if kind is None or kind in self._cluster.unknown_kinds or not is_offered:
             self._fail(404, "the server could not find the requested resource")
         elif name is not None:
             found = self._cluster.get(kind, name, namespace or "")

@@ -145,7 +145,8 @@ def requests() -> list[Request]:
         example_com__gpu="4",
     )
     kept = reservation("odd", ttl="1h", allocateOnce=True)
-    group = {"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"minMember": 1}}
+    group = {"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "PodGroup", "metadata": {"name": "g"}}
+    group["spec"] = {"minMember": 1}
     group["spec"]["scheduleTimeoutSeconds"] = 5
     member = pod_manifest("1", labels={"pod-group.scheduling.sigs.k8s.io": "g"})
     member["metadata"]["name"] = "member"

@@ -37,6 +37,10 @@ _SERVERS = ("etcd", "kube-apiserver", "kube-scheduler")
 PROGRAMS = (*_SERVERS, "kubectl")
 # The first minor versions of kube-scheduler that read `v1` of its configuration, and that lack `--port`.
 _CONFIGURATION_V1, _NO_INSECURE_PORT = 25, 24
+_NATIVE_POD_GROUPS = (
+    "--feature-gates=GenericWorkload=true",
+    "--runtime-config=scheduling.k8s.io/v1alpha2=true",
+)
 ETC = Path(__file__).resolve().parents[1] / "etc"
 _PATIENCE_SECONDS = 120
 _ADMIN, _SCHEDULER = "admin", "system:kube-scheduler"
@@ -321,7 +325,15 @@ def _api_arguments(folder: Path, etcd: str, port: int) -> list[str]:
         "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
         f"--cert-dir={folder / 'certificates'}",
         "--service-cluster-ip-range=10.0.0.0/24",
+        *(_NATIVE_POD_GROUPS if _offers_pod_groups(folder) else ()),
     ]
+
+
+def _offers_pod_groups(folder: Path) -> bool:
+    """Whether the API server has PodGroups of its own, which are not on by default."""
+    command = [str(folder / "kube-apiserver"), "--help"]
+    offered = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return "GenericWorkload=true" in offered and "GangScheduling=true" in offered
 
 
 def _await_ready(plane: ControlPlane, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 import orjson
 import yaml
 
-from placement.common.gang import POD_GROUP, with_pod_groups
+from placement.common.gang import POD_GROUP
+from placement.common.manifest import shown
+from placement.common.pod_groups import POD_GROUP_KINDS, PodGroupKind, pod_group_kind, with_pod_groups
 from placement.engine.domain.errors import BODY, BadRequest, RequestPlace
 
 DEEPEST = 100
@@ -258,9 +260,20 @@ def pods_manifests(documents: list[Any]) -> list[Mapping[str, Any]]:
     Raises BadRequest for anything else.
     """
     found = list(_flattened(documents))
-    groups = [manifest for manifest in found if manifest.get("kind") == POD_GROUP]
+    groups = [
+        (_kind_of_pod_group(manifest), manifest) for manifest in found if manifest.get("kind") == POD_GROUP
+    ]
     others = [manifest for manifest in found if manifest.get("kind") != POD_GROUP]
     return with_pod_groups(manifests_of_kind("Pod", others), groups)
+
+
+def _kind_of_pod_group(manifest: Mapping[str, Any]) -> PodGroupKind:
+    kind = pod_group_kind(manifest)
+    if kind is None:
+        known = ", ".join(each.api_group for each in POD_GROUP_KINDS)
+        given = shown(manifest.get("apiVersion"))
+        raise BadRequest(f"expected a {POD_GROUP} of {known}, got {given}", place=BODY / "apiVersion")
+    return kind
 
 
 def manifest_of_kind(kind: str, documents: list[Any]) -> Mapping[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ _STRICT, _NON_STRICT = "Strict", "NonStrict"
 _WAITING_TIME = datetime.timedelta(minutes=10)
 _LONGEST_WAIT = datetime.timedelta(days=1)
 POD_GROUP = "PodGroup"
+NUMBER_OF_PODS = "a number of pods from 1 on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,47 +117,13 @@ def gang_of(pod: Mapping[str, Any], namespace: str) -> Gang | None:
 
 def _number(field: Field) -> int | None:
     text = field.text() or ""
-    if text.isascii() and text.isdecimal() and len(text) <= 9 and int(text) > 0:
-        return int(text)
-    field.complain(f"must be a number of pods from 1 on, not {text[:60]!r}")
-    return None
+    number = number_of_pods(text)
+    if number is None:
+        field.complain(f"must be {NUMBER_OF_PODS}, not {text[:60]!r}")
+    return number
 
 
-def with_pod_groups(
-    pods: Iterable[Mapping[str, Any]], groups: Iterable[Mapping[str, Any]]
-) -> list[Mapping[str, Any]]:
-    """Return the pods with annotations about their gangs from the PodGroups to which labels assign them."""
-    stated = {}
-    for group in groups:
-        root = Field(POD_GROUP, group, ManifestReport(), soft=True)
-        metadata, spec = root.member("metadata"), root.member("spec")
-        given = {
-            key: text
-            for key in (GANG_MODE, GANG_GROUPS, GANG_TOTAL_NUMBER)
-            if (text := metadata.member("annotations").member(key).text())
-        }
-        least, seconds = spec.member("minMember").value, spec.member("scheduleTimeoutSeconds").value
-        if least is not None:
-            given[GANG_MIN_AVAILABLE] = str(least)
-        if seconds is not None:
-            given[GANG_WAITING_TIME] = f"{seconds}s"
-        namespace = metadata.member("namespace").text() or "default"
-        stated[namespace, metadata.member("name").text()] = given
-    return [_annotated(pod, stated) for pod in pods]
-
-
-def _annotated(
-    pod: Mapping[str, Any], stated: Mapping[tuple[str, str | None], Mapping[str, str]]
-) -> Mapping[str, Any]:
-    metadata = pod.get("metadata")
-    if not isinstance(metadata, Mapping) or not isinstance(metadata.get("labels"), Mapping):
-        return pod
-    labels, annotations = metadata["labels"], metadata.get("annotations") or {}
-    name = labels.get(POD_GROUP_LABEL) or labels.get(POD_GROUP_NAME)
-    namespace = metadata.get("namespace") or "default"
-    if not isinstance(name, str) or not isinstance(namespace, str) or not isinstance(annotations, Mapping):
-        return pod
-    added = stated.get((namespace, name))
-    if not added:
-        return pod
-    return {**pod, "metadata": {**metadata, "annotations": {**added, **annotations}}}
+def number_of_pods(text: str) -> int | None:
+    """Return the number of pods in a text; None if it is not one from 1 on."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= 9
+    return int(text) if is_number and int(text) > 0 else None

@@ -21,6 +21,8 @@ class InformerStore:
         self._missing = set(collections)
         self._lacking: set[str] = set()
         self._changed: set[Key] = set()
+        # The pods that name a PodGroup, whether it is there or not.
+        self._pods_of_group: dict[Key, set[Key]] = {}
         self._ended: set[PodId] = set()
         self._condition = threading.Condition()
         self._listen: Listener | None = None
@@ -75,11 +77,30 @@ class InformerStore:
             self._listen(key, watched)
         if (before and before.mark) != (watched and watched.mark):
             self._changed.add(key)
+            # What a PodGroup says is sent with its pods.
+            self._changed |= self._pods_of_group.get(key, set())
+        self._regroup(
+            key, None if before is None else before.pod_group, None if watched is None else watched.pod_group
+        )
         if key.kind is ObjectKind.POD and before is not None and before.has_ended_as(watched):
             self._ended.add(PodId(key.namespace, key.name, before.uid))
 
+    def _regroup(self, pod: Key, before: Key | None, now: Key | None) -> None:
+        """Note that a pod names another PodGroup than before, or none."""
+        if before == now:
+            return
+        if before is not None:
+            pods = self._pods_of_group[before]
+            pods.discard(pod)
+            if not pods:
+                del self._pods_of_group[before]
+        if now is not None:
+            self._pods_of_group.setdefault(now, set()).add(pod)
+
     def changed(self, timeout: float) -> set[Key]:
         """Return the objects that changed since the last call, at the latest after `timeout` seconds.
+
+        A PodGroup changes the pods that name it.
 
         Return nothing before every collection is listed: objects not listed yet would look as if gone.
         """

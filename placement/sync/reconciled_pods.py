@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from placement.engine.domain.portions import portions
 from placement.sync.figures import WRITES
 from placement.sync.informer_store import InformerStore
 from placement.sync.own_claims import OwnClaims
+from placement.sync.pod_groups import PodGroups
 from placement.sync.reconciled import HeldObject, Reconciled
 from placement.sync.sending import Sending
 from placement.sync.service import HeldPod, PodId, ServiceCluster
@@ -47,6 +48,7 @@ class ReconciledPods(Reconciled):
         self._own = own
         self._asked = asked
         self._namespaces = namespaces
+        self._groups = PodGroups(store)
         self._waiting: dict[Key, str] = {}
         self._ended: set[PodId] = set()
         self._left: set[str] = set()
@@ -128,7 +130,7 @@ class ReconciledPods(Reconciled):
             watched, held = self._store.get(key), self._held.get(key)
             if watched is not None and watched.node is not None:
                 is_there = held is not None and (held.uid, held.node) == (watched.uid, watched.node)
-                if not is_there and not self._sending.rejections.holds_back(key, watched.mark):
+                if not is_there and not self._sending.rejections.holds_back(key, self._groups.mark(watched)):
                     found.add(watched.node)
         return found
 
@@ -195,14 +197,17 @@ class ReconciledPods(Reconciled):
             yield 0, {each.node for each in batch if not left[each.node]}
         for batch in portions(reported, _PODS_IN_CALL):
             sent = self._service.put_pods(
-                [(key.namespace, key.name, watched.manifest) for key, watched, _ in batch]
+                [
+                    (pod.key.namespace, pod.key.name, self._groups.annotated(pod.watched.manifest))
+                    for pod in batch
+                ]
             )
             self._sent_at = time.monotonic()
             taken = 0
-            for (key, watched, node), outcome in zip(batch, sent, strict=True):
+            for (key, watched, mark, node), outcome in zip(batch, sent, strict=True):
                 left[node] -= 1
                 is_change = key in self._held
-                if self._took(key, HeldObject(watched.mark, watched.uid, node), outcome):
+                if self._took(key, HeldObject(mark, watched.uid, node), outcome):
                     taken += 1
                     if is_change:
                         # A resize may have made it smaller, or it may have left another node.
@@ -223,7 +228,7 @@ class ReconciledPods(Reconciled):
 
         Raises ServiceError.
         """
-        ids = [(PodId(key.namespace, key.name, watched.uid), node) for key, watched, node in batch]
+        ids = [(PodId(key.namespace, key.name, watched.uid), node) for key, watched, _, node in batch]
         unknown = []
         for each, (pod, node), is_held in zip(batch, ids, self._service.confirm(ids), strict=True):
             self._own.forget(pod.uid)
@@ -231,7 +236,7 @@ class ReconciledPods(Reconciled):
                 unknown.append(each)
                 continue
             left[node] -= 1
-            self._held[each.key] = HeldObject(each.watched.mark, pod.uid, node)
+            self._held[each.key] = HeldObject(each.mark, pod.uid, node)
             self._due.discard(each.key)
             self._ended.discard(pod)
             WRITES.labels(ObjectKind.POD, "confirmed").inc()
@@ -244,8 +249,8 @@ class ReconciledPods(Reconciled):
             if self._sending.rejections.mark_of(key) not in self._ended:
                 self._sending.settled(key)
             return None
-        held = self._held.get(key)
-        if held and held.mark == watched.mark:
+        held, mark = self._held.get(key), self._groups.mark(watched)
+        if held and held.mark == mark:
             return None
         if not has_node(watched.node):
             self._waiting[key] = watched.node
@@ -253,14 +258,15 @@ class ReconciledPods(Reconciled):
                 # It does not run where it is recorded.
                 self._ended.add(PodId(key.namespace, key.name, watched.uid))
             return None
-        if self._sending.rejections.holds_back(key, watched.mark):
+        if self._sending.rejections.holds_back(key, mark):
             return None
-        return _SendablePod(key, watched, watched.node)
+        return _SendablePod(key, watched, mark, watched.node)
 
 
 class _SendablePod(NamedTuple):
     key: Key
     watched: WatchedObject
+    mark: Hashable
     node: str
 
 

@@ -85,7 +85,8 @@ class Reconciler:
 
     def look_at(self, keys: Iterable[Key]) -> None:
         """Note objects that may have changed."""
-        found = set(keys)
+        # The service knows PodGroups by their pods, which change with them.
+        found = {key for key in keys if key.kind is not ObjectKind.POD_GROUP}
         pods = {key for key in found if key.kind is ObjectKind.POD}
         self._pods.look_at(pods)
         reservations = {key for key in found if key.kind is ObjectKind.RESERVATION}

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from placement.common.documents import RESERVATION_API_VERSION, TOPOLOGY_API_VERSIONS
+from placement.common.pod_groups import POD_GROUP_KINDS, PodGroupKind
 from placement.sync.api_server import ALL_PODS, CORE, NOT_FOUND, ApiServer, ApiServerError, pods_path
-from placement.sync.watched_objects import Key, ObjectKind, WatchedObject, watched_object
+from placement.sync.watched_objects import Key, ObjectKind, WatchedObject, pod_group_key, watched_object
 
 RESERVATIONS = "reservations"
 _UNKNOWN = frozenset({NOT_FOUND})
@@ -36,7 +37,12 @@ class Collection(NamedTuple):
         try:
             whole = {"apiVersion": self.api_version, "kind": str(self.kind), **manifest}
             metadata = whole["metadata"]
-            return Key(self.kind, metadata.get("namespace") or "", metadata["name"]), watched_object(whole)
+            namespace, name = metadata.get("namespace") or "", metadata["name"]
+            if self.kind is ObjectKind.POD_GROUP:
+                key = pod_group_key(self.api_version.partition("/")[0], namespace, name)
+            else:
+                key = Key(self.kind, namespace, name)
+            return key, watched_object(whole)
         except (LookupError, TypeError, AttributeError) as error:
             raise ApiServerError(f"not a {self.kind}: {error!r}") from None
 
@@ -62,8 +68,16 @@ def _topologies() -> Collection:
     return newest_collection
 
 
+def title_of_pod_groups(kind: PodGroupKind) -> str:
+    """Return the title of the collection of the PodGroups of that kind."""
+    return f"PodGroups of {kind.api_group}"
+
+
 def collections(namespaces: Iterable[str]) -> list[Collection]:
-    """Return the collections of nodes, topologies, reservations, and pods in these namespaces or in all."""
+    """Return the collections of nodes, topologies, reservations, PodGroups of all kinds, and pods.
+
+    The pods are the ones in these namespaces, or in all if none is given.
+    """
     reservations = f"/apis/{RESERVATION_API_VERSION}/reservations"
     pods = [
         Collection(f"pods of {namespace}", ObjectKind.POD, "v1", pods_path(namespace))
@@ -72,13 +86,23 @@ def collections(namespaces: Iterable[str]) -> list[Collection]:
     return [
         Collection("nodes", ObjectKind.NODE, "v1", f"{CORE}/nodes"),
         _topologies(),
-        # Roles of clusters without that kind need not name it, and then the answer is 403.
+        # Roles of clusters without these kinds need not name them, and then the answer is 403.
         Collection(
             RESERVATIONS,
             ObjectKind.RESERVATION,
             RESERVATION_API_VERSION,
             reservations,
             _UNKNOWN | {_FORBIDDEN},
+        ),
+        *(
+            Collection(
+                title_of_pod_groups(kind),
+                ObjectKind.POD_GROUP,
+                kind.api_version,
+                f"/apis/{kind.api_version}/podgroups",
+                _UNKNOWN | {_FORBIDDEN},
+            )
+            for kind in POD_GROUP_KINDS
         ),
         *(pods or [Collection("pods", ObjectKind.POD, "v1", ALL_PODS)]),
     ]

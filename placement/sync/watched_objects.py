@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from placement.common.pod_groups import NamedPodGroup, named_pod_group
 from placement.common.pod_identity import ENDED_PHASES, canonical_uid, resize_status
 
 # What changes all the time and decides nothing: heartbeats, bookkeeping, what containers are up to.
@@ -37,10 +38,14 @@ class ObjectKind(StrEnum):
     TOPOLOGY = "NodeResourceTopology"
     POD = "Pod"
     RESERVATION = "Reservation"
+    POD_GROUP = "PodGroup"
 
 
 class Key(NamedTuple):
-    """An object; the namespace is empty if the object is in none."""
+    """An object; the namespace is empty if the object is in none.
+
+    The name of a PodGroup has its API group before it, as different kinds of them have that kind.
+    """
 
     kind: ObjectKind
     namespace: str
@@ -53,7 +58,7 @@ class WatchedObject:
 
     `text` is the manifest as JSON, `mark` tells whether anything that matters changed. `node` is the node a
     pod occupies; one that waits for a node or is `over` occupies none. The text of a pod that is over is not
-    kept. Reservations may be `over`, too.
+    kept. Reservations may be `over`, too. `pod_group` is the PodGroup that a pod names.
     """
 
     text: bytes
@@ -61,6 +66,7 @@ class WatchedObject:
     uid: str
     node: str | None = None
     over: bool = False
+    pod_group: Key | None = None
 
     def has_ended_as(self, watched: WatchedObject | None) -> bool:
         """Return whether this pod is over or gone for the first time, now that its name is seen so."""
@@ -82,12 +88,26 @@ def watched_object(manifest: Mapping[str, Any]) -> WatchedObject:
         over = over and manifest["kind"] == ObjectKind.RESERVATION
         return WatchedObject(orjson.dumps(manifest), mark, uid, over=over)
     node = None if over else (manifest.get("spec") or {}).get("nodeName") or None
-    return WatchedObject(b"" if over else orjson.dumps(manifest), mark, uid, node, over)
+    text = b"" if over else orjson.dumps(manifest)
+    named = named_pod_group(manifest)
+    return WatchedObject(text, mark, uid, node, over, None if named is None else key_of_named(named))
+
+
+def key_of_named(group: NamedPodGroup) -> Key:
+    """Return the key of the PodGroup that a pod names."""
+    return pod_group_key(group.kind.api_group, group.namespace, group.name)
+
+
+def pod_group_key(api_group: str, namespace: str, name: str) -> Key:
+    """Return the key of a PodGroup of an API group."""
+    return Key(ObjectKind.POD_GROUP, namespace, f"{api_group}/{name}")
 
 
 def lasting_part(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the manifest without volatile parts, which decide nothing; a resize in place stays."""
-    status = _without(manifest, "status", _VOLATILE_STATUS)
+    # Schedulers write into the status of a PodGroup how many of its pods run.
+    is_group = manifest["kind"] == ObjectKind.POD_GROUP
+    status = {} if is_group else _without(manifest, "status", _VOLATILE_STATUS)
     if manifest["kind"] == ObjectKind.POD:
         status |= resize_status(manifest)
     lasting = {**manifest, "metadata": _without(manifest, "metadata", _VOLATILE_METADATA), "status": status}

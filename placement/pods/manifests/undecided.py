@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from placement.common.gang import POD_GROUP, POD_GROUP_LABEL, POD_GROUP_NAME, read_gang
+from placement.common.gang import POD_GROUP, read_gang
 from placement.common.manifest import (
     Field,
     Manifest,
@@ -17,11 +17,10 @@ from placement.common.manifest import (
     QuantityError,
     parse_quantity,
 )
+from placement.common.pod_groups import POD_GROUP_KINDS
 from placement.engine.domain.errors import Finding
 
 _QUOTA = "quota.scheduling.koordinator.sh/name"
-_POD_GROUPS = (POD_GROUP_LABEL, POD_GROUP_NAME, "scheduling.x-k8s.io/pod-group")
-_VOLCANO_GROUPS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 NETWORK_TOPOLOGY = "network-topology-spec"
 _NETWORK_TOPOLOGIES = tuple(
     f"{prefix}scheduling.koordinator.sh/{NETWORK_TOPOLOGY}" for prefix in ("", "gang.")
@@ -78,12 +77,25 @@ def _quotas(pod: Field) -> Iterator[Field]:
     return _present(Manifest(pod).label(_QUOTA))
 
 
+def _is_in_gang(pod: Field) -> bool:
+    """Return whether a pod says how many members there must be, so that it is placed together with them."""
+    namespace = pod.member("metadata").member("namespace").text() or ""
+    return read_gang(Manifest(pod.reported_to(ManifestReport())), namespace) is not None
+
+
 def _pod_groups(pod: Field) -> Iterator[Field]:
     manifest = Manifest(pod)
-    namespace = pod.member("metadata").member("namespace").text() or ""
-    # A pod that says how many members there must be is placed together with them.
-    if read_gang(Manifest(pod.reported_to(ManifestReport())), namespace) is None:
-        yield from _present(*map(manifest.label, _POD_GROUPS), *map(manifest.annotation, _VOLCANO_GROUPS))
+    if not _is_in_gang(pod):
+        for kind in POD_GROUP_KINDS:
+            yield from _present(*map(manifest.label, kind.labels))
+            yield from _present(*map(manifest.annotation, kind.annotations))
+
+
+def _scheduling_groups(pod: Field) -> Iterator[Field]:
+    spec = pod.member("spec")
+    if not _is_in_gang(pod):
+        yield from _present(spec.member("schedulingGroup"))
+    yield from _present(spec.member("workloadRef"))
 
 
 def _network_topologies(pod: Field) -> Iterator[Field]:
@@ -116,7 +128,7 @@ UNDECIDED = (
     UndecidedKind(
         "scheduling group",
         "which pods it is placed together with; it is placed alone",
-        _of_spec("schedulingGroup", "workloadRef"),
+        _scheduling_groups,
     ),
     UndecidedKind("quota", "whether the quota has as much left", _quotas),
     UndecidedKind("pod group", f"{POD_GROUP} {{}} is not known here; the pod is placed alone", _pod_groups),
