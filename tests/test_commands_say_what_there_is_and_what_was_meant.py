@@ -226,6 +226,14 @@ def test_extra_specs_that_are_ignored_are_named(placement, command: str):
     )
 
 
+@pytest.mark.parametrize("option", [(), ("--strict",)])
+def test_extra_specs_that_are_not_decided_are_named(placement, option: tuple[str, ...]):
+    flavor = ("--vcpus", "1", "--ram", "64", "--property", "pci_passthrough:alias=a100:2")
+    done = placement("flavor", "candidates", *flavor, "--cluster", "cloud", "--limit", "1", *option)
+    said = "Ignored: pci_passthrough:alias: not decided here: whether a host has these PCI devices free"
+    assert (done.returncode, done.stderr.splitlines()[0]) == (0, said)
+
+
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
