@@ -249,6 +249,7 @@ def test_extra_specs_that_are_not_decided_are_named(placement, option: tuple[str
         ("host list --clutser edge", "unrecognized arguments: --clutser edge; did you mean --cluster?"),
         ("candidates resources=VCPU:1 --limt=3", "did you mean --limit?"),
         ("host list edge", "unrecognized arguments: edge; did you mean --cluster edge?"),
+        ("claim --count 10001", "placement: --count: at most 10000, not 10001"),
         ("candidates VCPU:4", "VCPU:4: is not KEY=VALUE, did you mean resources=VCPU:4?"),
         ("explain vcpu:4,memory_mb:512", "did you mean resources=VCPU:4,MEMORY_MB:512?"),
         ("candidates --vcpus 4", "`placement flavor candidates` asks for flavors"),
