@@ -32,6 +32,7 @@ from placement.engine.domain.member_rules import MOST_MEMBERS
 _COLUMNS = ("provider", "amounts", "groups", "consumer", "uuid")
 _OWNER = "operator"
 _TYPE = "INSTANCE"
+_FOR_MANY = f"for N new consumers, at most {MOST_MEMBERS}, all or none"
 
 
 _RULES = (
