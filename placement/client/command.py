@@ -70,13 +70,17 @@ class ActionCommand(Command):
         """Print the usage and what is wrong with the arguments, with the options that were meant; exit."""
         _, is_unknown, words = message.partition(_UNRECOGNIZED)
         options = {name for each in self.explained for name in each.action.option_strings}
+        # The dashes would make all options alike.
+        by_word = {name.lstrip("-"): name for name in options}
         like: list[str] = []
+        is_value = False
         for word in words.split() if is_unknown else ():
             name = word.partition("=")[0]
             if name.startswith("-"):
-                like += near(name, options, 1)
-            elif not like and "--cluster" in options:
+                like += [by_word[each] for each in near(name.lstrip("-"), by_word, 1)]
+            elif not (like or is_value) and "--cluster" in options:
                 like.append(f"--cluster {word}")
+            is_value = name.startswith("-")
         ArgumentParser.error(parser, f"{message}{meant(dict.fromkeys(like))}")
 
     def add_arguments(self, parser: ArgumentParser) -> None:
