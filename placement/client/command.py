@@ -56,6 +56,7 @@ class ActionCommand(Command):
         """The arguments of the parser, except for --help."""
 
     def get_parser(self, prog_name: str) -> ArgumentParser:
+        prog_name = getattr(self.app, "program", None) or prog_name
         parser: ArgumentParser = super().get_parser(prog_name)
         self.add_arguments(parser)
         # Options may stand between parameters of a query.
@@ -404,6 +405,13 @@ class Listing(_Output):
         if left > 0:
             at_least = "at least " if left == ENOUGH else ""
             self._rest = f"... {at_least}{left} more; --limit N shows more"
+        return begun[:most]
+
+    def cut(self, parsed_args: Namespace, entries: Iterable[_ListEntry], most: int) -> Iterable[_ListEntry]:
+        """Return the first entries; for people the output ends with a hint if there are others."""
+        begun = list(islice(entries, most + 1))
+        if self.for_people(parsed_args) and len(begun) > most:
+            self._rest = "... there are more; --limit N shows more"
         return begun[:most]
 
     def in_order(
