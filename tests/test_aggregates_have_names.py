@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from flask import Flask
 
 from tests.client import Client, detail
+from tests.commands import run
 from tests.kubernetes import cluster_of
+from tests.server import hosted
 
 AGGREGATES = "/ext/v1/aggregates"
 RACK, OTHER = "0a000000-0000-4000-8000-000000000001", "0a000000-0000-4000-8000-000000000002"
@@ -23,7 +26,8 @@ def racks(api: Client) -> Client:
 
 def test_a_name_is_given_shown_and_taken_away(racks: Client):
     named = racks.put(f"{AGGREGATES}/{RACK}", {"name": "rack 12"})
-    assert (named.status_code, named.json) == (200, {"uuid": RACK, "name": "rack 12", "cluster": None})
+    renamed = {"uuid": RACK, "name": "rack 12", "cluster": None, "also_named": []}
+    assert (named.status_code, named.json) == (200, renamed)
     assert racks.get(AGGREGATES).json == {
         "aggregates": [
             {"uuid": RACK, "name": "rack 12", "cluster": None, "providers": 2},
@@ -34,6 +38,40 @@ def test_a_name_is_given_shown_and_taken_away(racks: Client):
     bare = RACK.replace("-", "").upper()
     assert racks.put(f"{AGGREGATES}/{bare}", {"name": None}).json["name"] is None
     assert racks.get(AGGREGATES).json["aggregates"][0]["name"] is None
+
+
+def test_an_answer_has_the_other_aggregates_of_the_name(racks: Client):
+    cluster_of(racks, "edge-01")
+    own = racks.get("/ext/v1/clusters/edge").json["aggregate"]
+    for uuid, name, others in (
+        (RACK, "x", []),
+        (OTHER, "x", [RACK]),
+        (OTHER, "edge", [own]),
+        (OTHER, None, []),
+    ):
+        assert racks.put(f"{AGGREGATES}/{uuid}", {"name": name}).json["also_named"] == others, name
+
+
+def test_an_answer_has_a_bounded_number_of_aggregates_of_the_name(racks: Client):
+    many = [RACK[:-2] + f"{number:02}" for number in range(10, 32)]
+    uuid = racks.provider("three", VCPU=8)
+    racks.put(
+        f"/resource_providers/{uuid}/aggregates", {"aggregates": many, "resource_provider_generation": 1}
+    )
+    for each in many:
+        named = racks.put(f"{AGGREGATES}/{each}", {"name": "x"}).json
+    assert named["also_named"] == many[:10]
+
+
+@pytest.mark.usefixtures("racks")
+def test_the_command_warns_of_other_aggregates_of_the_name(application: Flask):
+    with hosted(application) as url:
+        first, second = (run("--url", url, "aggregate", "set", uuid, "--name", "x") for uuid in (RACK, OTHER))
+    assert (first.returncode, first.stdout, first.stderr) == (0, "", "")
+    assert (second.returncode, second.stdout) == (0, "")
+    assert second.stderr == (
+        f"Warning: the name x is also that of {RACK}; requests that name x are refused, and need a UUID.\n"
+    )
 
 
 def test_pages_lose_no_aggregate(racks: Client):

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +24,10 @@ from placement.client.cli import Placement
 from placement.client.client import Client
 from placement.client.parsers import parsers
 from placement.server.demonstration import examples
+from tests import client as http_client
 from tests.commands import refusal, run
+from tests.conftest import application_on
+from tests.server import hosted
 from tests.service import Service
 from tests.test_commands_fit_people_and_programs import on_terminal
 
@@ -226,6 +229,61 @@ def test_extra_specs_that_are_ignored_are_named(placement, command: str):
     )
 
 
+@pytest.mark.parametrize("option", [(), ("--strict",)])
+def test_extra_specs_that_are_not_decided_are_named(placement, option: tuple[str, ...]):
+    flavor = ("--vcpus", "1", "--ram", "64", "--property", "pci_passthrough:alias=a100:2")
+    done = placement("flavor", "candidates", *flavor, "--cluster", "cloud", "--limit", "1", *option)
+    said = "Ignored: pci_passthrough:alias: not decided here: whether a host has these PCI devices free"
+    assert (done.returncode, done.stderr.splitlines()[0]) == (0, said)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "allocation list --host compute-01",
+        "plan make fit resources=VCPU:1 --keep compute-01",
+        "orphans --xyz",
+    ],
+)
+def test_options_that_are_not_near_are_not_suggested(placement, command: str):
+    refused = placement(*command.split())
+    assert (refused.returncode, "did you mean" in refused.stderr) == (2, False), refused.stderr
+    assert "unrecognized arguments: --" in refused.stderr
+
+
+@pytest.fixture(scope="module")
+def hosts_url() -> Iterator[str]:
+    """Where hosts are served that have domains."""
+    with application_on("sqlite") as application:
+        api = http_client.Client(application.test_client())
+        for name in ("gpu-007.prod.example.org", "gpu-452.prod.example.org", "vm-9.lab.example.org"):
+            api.provider(name, VCPU=8)
+        with hosted(application) as url:
+            yield url
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "tree {}",
+        "host show {}",
+        "allocation list --provider {}",
+        "audit --target {}",
+        "candidates resources=VCPU:1 in_tree={}",
+        "explain resources=VCPU:1 in_tree={}",
+        "claim resources=VCPU:1 in_tree={}",
+        "capacity resources=VCPU:1 --without {}",
+        "capacity resources=VCPU:1 --more {}=2",
+        "plan make empty {}",
+    ],
+)
+@pytest.mark.parametrize("name", ["gpu-07", "GPU-007", "gpu-007.prod.exmaple.org"])
+def test_hosts_that_were_meant_are_suggested_with_their_domain(hosts_url: str, command: str, name: str):
+    assert "did you mean gpu-007.prod.example.org" in refusal(
+        "--url", hosts_url, *command.format(name).split()
+    )
+
+
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
@@ -241,6 +299,7 @@ def test_extra_specs_that_are_ignored_are_named(placement, command: str):
         ("host list --clutser edge", "unrecognized arguments: --clutser edge; did you mean --cluster?"),
         ("candidates resources=VCPU:1 --limt=3", "did you mean --limit?"),
         ("host list edge", "unrecognized arguments: edge; did you mean --cluster edge?"),
+        ("claim --count 10001", "placement: --count: at most 10000, not 10001"),
         ("candidates VCPU:4", "VCPU:4: is not KEY=VALUE, did you mean resources=VCPU:4?"),
         ("explain vcpu:4,memory_mb:512", "did you mean resources=VCPU:4,MEMORY_MB:512?"),
         ("candidates --vcpus 4", "`placement flavor candidates` asks for flavors"),

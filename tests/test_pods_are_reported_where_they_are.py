@@ -231,3 +231,50 @@ def test_a_pod_is_looked_at_by_itself_where_its_node_changes_meanwhile(
     assert statuses(all_pods(cluster, *pods)) == [200, 200]
     assert looked_at == ["faster", "p0", "p1"]
     pod_invariants.check(database, "edge")
+
+
+@pytest.mark.one_database
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_a_pod_that_is_reported_on_another_node_says_what_it_loses(cluster: Client, is_batch: bool):
+    all_nodes(cluster, node_manifests("n0"), node_manifests("n1"))
+    (pod,) = bound(cluster, 1, CLUSTER)
+    before = cluster.get(f"{CLUSTER}/pods/default/p0").json
+    elsewhere = {"n0": "n1", "n1": "n0"}[before["node"]]
+    pod["spec"]["nodeName"] = elsewhere
+    # As a scheduler that knows nothing of CPUs writes it.
+    pod["metadata"]["annotations"].pop(STATUS)
+
+    def reported() -> Any:
+        if is_batch:
+            return all_pods(cluster, pod)[0]["pod"]
+        return cluster.put(f"{CLUSTER}/pods/default/p0", pod).json
+
+    answer = reported()
+    assert (before["cpuset"], answer["cpuset"], answer["node"]) == ("0-1", "", elsewhere)
+    assert answer["warnings"] == [
+        f"moved from node {before['node']}, where it had CPUs 0-1, to node {elsewhere}, where it has none of "
+        "its own: its resource-status names none"
+    ]
+    assert reported()["warnings"] == []
+
+
+@pytest.mark.one_database
+def test_a_pod_that_keeps_cpus_on_another_node_says_where_they_are(cluster: Client):
+    all_nodes(cluster, node_manifests("n0"), node_manifests("n1"))
+    (pod,) = bound(cluster, 1, CLUSTER)
+    before = cluster.get(f"{CLUSTER}/pods/default/p0").json
+    elsewhere = {"n0": "n1", "n1": "n0"}[before["node"]]
+    pod["spec"]["nodeName"] = elsewhere
+    answer = cluster.put(f"{CLUSTER}/pods/default/p0", pod).json
+    assert answer["warnings"] == [
+        f"moved from node {before['node']}, where it had CPUs 0-1, to node {elsewhere}, where it has CPUs 0-1"
+    ]
+
+
+@pytest.mark.one_database
+def test_a_pod_without_cpus_of_its_own_moves_without_a_warning(cluster: Client):
+    all_nodes(cluster, node_manifests("n0"), node_manifests("n1"))
+    pod = named("shared", "1", qos="LS", node="n0")
+    assert statuses(all_pods(cluster, pod)) == [201]
+    pod["spec"]["nodeName"] = "n1"
+    assert cluster.put(f"{CLUSTER}/pods/default/shared", pod).json["warnings"] == []

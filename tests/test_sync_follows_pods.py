@@ -74,6 +74,18 @@ def test_pods_appear_change_end_and_vanish(around, api_server):
         assert "stopped: nodes 2, pods 1, rejected 0" in sync.said
 
 
+def test_a_pod_that_comes_back_on_another_node_without_cpus_is_warned_of(around, api_server):
+    bare = pod_manifest("web", "host-0")
+    api_server.put(pinned(bare, "2,34"))
+    assert around.once().returncode == 0
+    bare["spec"]["nodeName"] = "host-1"
+    api_server.put(bare)
+    once = around.once()
+    warning = "moved from node host-0, where it had CPUs 2,34, to node host-1, where it has none of its own"
+    assert f"pod default/web: {warning}" in once.stdout + once.stderr
+    assert around.pod("web")["node"] == "host-1"
+
+
 def test_a_pod_waits_for_its_node(around, api_server):
     api_server.put(pod_manifest("early", "host-9"))
     with around.running() as sync:

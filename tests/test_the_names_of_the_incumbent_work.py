@@ -46,3 +46,12 @@ def test_the_script_serves_where_it_is_started():
     shown = run(str(SCRIPT), "--help", connection="sqlite://")
     assert shown.returncode == 0, shown.stderr
     assert "--port" in shown.stdout
+
+
+def test_its_help_names_the_script():
+    script = Path(__file__).parent.parent / "etc" / "placement-api"
+    shown = run(sys.executable, str(script), "--help", connection="sqlite://")
+    assert shown.stdout.startswith("usage: placement-api [-h]"), shown
+    assert "placement serve" not in shown.stdout
+    refused = run(sys.executable, str(script), "--prot", "1", connection="sqlite://")
+    assert "placement-api: error: unrecognized arguments: --prot" in refused.stderr

@@ -23,7 +23,7 @@ from placement.engine.domain.explanation import (
     stage_sentence,
 )
 from placement.engine.domain.inventories import MAX_FLOAT, MAX_INT
-from placement.engine.domain.member_rules import Per, RuleKind
+from placement.engine.domain.member_rules import MOST_MEMBERS, Per, RuleKind
 from placement.http import schemas as fields
 from placement.http.query_grammar import QueryBodySchema
 from placement.http.schemas import (
@@ -82,7 +82,6 @@ class WorldBodySchema(VersionedSchema):
     more = Sequence(Object(MoreBodySchema))
 
 
-MOST_MEMBERS = 10_000
 MOST_RULES = 100
 
 

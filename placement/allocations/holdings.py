@@ -15,13 +15,14 @@ from placement.allocations.statements import consumers, lists
 from placement.allocations.statements.consumers import Consumer
 from placement.allocations.statements.lists import ConsumerSum, ListedAllocation, NamedHolding
 from placement.engine.domain.claims import UNKNOWN_CONSUMER_TYPE, AllocationFilter
-from placement.engine.domain.errors import NotFound
+from placement.engine.domain.errors import BadRequest, NameKind, NamesOf, NotFound, parameter
 from placement.engine.domain.inventories import Inventory
 from placement.engine.domain.portions import portions
 from placement.providers import view as providers_view
-from placement.providers.statements import contents, providers
+from placement.providers.statements import contents, names, providers
 from placement.providers.statements.contents import Stored
 from placement.providers.statements.providers import ListedProvider
+from placement.storage import tables
 from placement.storage.database import Database, Executor
 
 ALL_TYPES = "all"
@@ -166,6 +167,17 @@ def _page_of(rows: list[OfConsumer], count: int) -> tuple[list[OfConsumer], str 
     return [row for row in rows if row.consumer_uuid != keys[-1]], keys[-2]
 
 
+def _require_class(connection: Executor, name: str | None) -> None:
+    """Raise BadRequest unless the class exists, or none is named."""
+    if name is not None and names.find(connection, tables.resource_classes, name) is None:
+        raise BadRequest(
+            f"No such resource class {name}",
+            place=parameter("resource_class"),
+            value=name,
+            known=NamesOf(NameKind.RESOURCE_CLASS),
+        )
+
+
 class Listings:
     """A use case that reads pages; each shows the database as of one moment."""
 
@@ -179,10 +191,11 @@ class Listings:
     ) -> tuple[list[ListedAllocation], str | None]:
         """Return the allocations of the next consumers, and the cursor of the following page.
 
-        Raises BadRequest for an unknown cluster.
+        Raises BadRequest for an unknown cluster or class.
         """
         with self._database.snapshot() as connection:
             providers_view.require_cluster(connection, filter_.cluster)
+            _require_class(connection, filter_.resource_class)
             return _page_of(lists.page(connection, filter_, after, count + 1), count)
 
     def consumers(
@@ -190,7 +203,7 @@ class Listings:
     ) -> tuple[list[ConsumerSum], str | None]:
         """Return the sums of the next consumers by class, and the cursor of the following page.
 
-        `filter_` can name neither one consumer nor one provider. Raises BadRequest as `allocations`.
+        `filter_` can name neither one consumer nor a provider or class. Raises BadRequest as `allocations`.
         """
         with self._database.read() as connection:
             providers_view.require_cluster(connection, filter_.cluster)

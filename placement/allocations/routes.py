@@ -237,6 +237,7 @@ _CONSUMERS = (
     operations.Parameter("consumer_uuid", "One consumer.", _UUID),
     operations.Parameter("resource_provider", "The name or uuid of a provider: what is held of it alone."),
     operations.Parameter("host", "The name or uuid of a host: what is held of it and of all its parts."),
+    operations.Parameter("resource_class", "The name of a resource class: what is held of it alone."),
     _CLUSTER,
     query_strings.LIMIT,
     operations.Parameter("after", "The `next` of the previous page.", _UUID),
@@ -255,7 +256,7 @@ _PROVIDERS = (
     described=operations.Operation({200: schemas.ConsumerPageSchema}, errors=[404], query=_CONSUMERS),
 )
 def allocations() -> Response:
-    """Return allocations by consumer, project, user, type, provider and cluster; `limit` counts consumers."""
+    """Return allocations by consumer, by all that the parameters name; `limit` counts consumers."""
     given = parameters()
     query_strings.refuse_unknown(given, operations.names_of(_CONSUMERS, NEWEST))
     kind = query_strings.single(given, "consumer_type")
@@ -268,6 +269,7 @@ def allocations() -> Response:
         provider_uuid=_provider(given, "resource_provider"),
         host=_provider(given, "host"),
         cluster=query_strings.single(given, "cluster"),
+        resource_class=query_strings.single(given, "resource_class"),
     )
     page = service(Listings).allocations(filter_, _uuid(given, "after"), query_strings.page_size(given))
     return json_response(dump(schemas.ConsumerPageSchema, page))

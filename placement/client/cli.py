@@ -48,11 +48,11 @@ _DEFAULT_TOKEN = "admin"
 _BROKEN_PIPE_EXIT = 141
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit code."""
+def main(arguments: Sequence[str] | None = None, program: str | None = None) -> int:
+    """Run one command and return the exit code; `program` has this command only, and its help that name."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        exit_code = Placement().run(given)
+        exit_code = Placement(program).run(given)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader of the output closed it; the interpreter shall not complain while it flushes.
@@ -77,7 +77,8 @@ class Placement(App):
     # Not the root logger: `serve` leaves that to the worker processes.
     LOG = logging.getLogger("placement.command")
 
-    def __init__(self) -> None:
+    def __init__(self, program: str | None = None) -> None:
+        self.program = program
         super().__init__("A resource allocation service.", None, Catalog(), deferred_help=True)
 
     def build_option_parser(

@@ -56,6 +56,7 @@ class ActionCommand(Command):
         """The arguments of the parser, except for --help."""
 
     def get_parser(self, prog_name: str) -> ArgumentParser:
+        prog_name = getattr(self.app, "program", None) or prog_name
         parser: ArgumentParser = super().get_parser(prog_name)
         self.add_arguments(parser)
         # Options may stand between parameters of a query.
@@ -70,13 +71,17 @@ class ActionCommand(Command):
         """Print the usage and what is wrong with the arguments, with the options that were meant; exit."""
         _, is_unknown, words = message.partition(_UNRECOGNIZED)
         options = {name for each in self.explained for name in each.action.option_strings}
+        # The dashes would make all options alike.
+        by_word = {name.lstrip("-"): name for name in options}
         like: list[str] = []
+        is_value = False
         for word in words.split() if is_unknown else ():
             name = word.partition("=")[0]
             if name.startswith("-"):
-                like += near(name, options, 1)
-            elif not like and "--cluster" in options:
+                like += [by_word[each] for each in near(name.lstrip("-"), by_word, 1)]
+            elif not (like or is_value) and "--cluster" in options:
                 like.append(f"--cluster {word}")
+            is_value = name.startswith("-")
         ArgumentParser.error(parser, f"{message}{meant(dict.fromkeys(like))}")
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -400,6 +405,13 @@ class Listing(_Output):
         if left > 0:
             at_least = "at least " if left == ENOUGH else ""
             self._rest = f"... {at_least}{left} more; --limit N shows more"
+        return begun[:most]
+
+    def cut(self, parsed_args: Namespace, entries: Iterable[_ListEntry], most: int) -> Iterable[_ListEntry]:
+        """Return the first entries; for people the output ends with a hint if there are others."""
+        begun = list(islice(entries, most + 1))
+        if self.for_people(parsed_args) and len(begun) > most:
+            self._rest = "... there are more; --limit N shows more"
         return begun[:most]
 
     def in_order(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from placement.engine.domain.errors import PlacementError
-from placement.engine.domain.identifiers import meant, near, normalize_uuid
+from placement.engine.domain.identifiers import meant, near_hosts, normalize_uuid
 from placement.engine.numa.cpus import format_cpu_list
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def find_provider(client: Client, uuid_or_name: str) -> Mapping[str, Any]:
     found = client.get("/resource_providers", [query])["resource_providers"]
     # To the service an empty name is no filter at all.
     if not (uuid_or_name and found):
-        like = near(uuid_or_name, _hosts(client)) if uuid is None and uuid_or_name else ()
+        like = near_hosts(uuid_or_name, _hosts(client)) if uuid is None and uuid_or_name else ()
         raise PlacementError(f"{uuid_or_name}: no such resource provider{meant(like)}")
     entry: Mapping[str, Any] = found[0]
     return entry

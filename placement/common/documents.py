@@ -289,7 +289,8 @@ def manifests_of_kind(kind: str, documents: list[Any]) -> list[Mapping[str, Any]
     found = list(_flattened(documents))
     for manifest in found:
         if manifest.get("kind") != kind:
-            raise BadRequest(f"expected {kind}, got {manifest.get('kind')!r}", place=BODY / "kind")
+            given = f", got {manifest['kind']!r}" if "kind" in manifest else "; it is missing"
+            raise BadRequest(f"expected {kind}{given}", place=BODY / "kind")
     return found
 
 

@@ -17,7 +17,7 @@ from placement.allocations.candidates import CandidateSearch
 from placement.allocations.world import WorldRequest
 from placement.common.microversions import NEWEST
 from placement.engine.domain.errors import BODY, BadRequest, RequestPlace
-from placement.engine.domain.member_rules import MemberRule, Per, RuleKind
+from placement.engine.domain.member_rules import MOST_MEMBERS, MemberRule, Per, RuleKind
 from placement.flavors.server_groups import server_group
 from placement.flavors.service import FlavorClaim, Flavors
 from placement.http.operations import load
@@ -96,9 +96,9 @@ def many_claims(given: object, search: CandidateSearch, flavors: Flavors) -> Man
     body = load(candidate_schemas.ClaimForManySchema, NEWEST, given)
     # Before any is made: a small body may name a hundred million.
     count = sum(each.get("count", len(each.get("consumer_uuids", "1"))) for each in body["members"])
-    if count > candidate_schemas.MOST_MEMBERS:
+    if count > MOST_MEMBERS:
         raise BadRequest(
-            f"{count} consumers are more than {candidate_schemas.MOST_MEMBERS}, too many for a claim",
+            f"{count} consumers are more than {MOST_MEMBERS}, too many for a claim",
             place=BODY / "members",
         )
     server_rule = server_group(body["server_group"]) if "server_group" in body else None
@@ -228,9 +228,9 @@ def _together(
     if server_rule is not None:
         rules.append(server_rule)
     named = len({uuid for rule in rules for uuid in rule.consumers})
-    if named > candidate_schemas.MOST_MEMBERS:
+    if named > MOST_MEMBERS:
         raise BadRequest(
-            f"name {named} consumers, at most {candidate_schemas.MOST_MEMBERS}; groups may have any number",
+            f"name {named} consumers, at most {MOST_MEMBERS}; groups may have any number",
             place=BODY / "rules",
         )
     return MemberOptions(tuple(rules), minimum)

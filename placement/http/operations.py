@@ -11,10 +11,12 @@ from typing import Any, TypeVar
 from placement.common.microversions import NEWEST, Feature, Microversion
 from placement.engine.domain.errors import BODY, BadRequest, BadValues, RequestPlace, SchemaViolation
 from placement.http.schemas import (
+    MOST_ELEMENTS,
     Document,
     ErrorsSchema,
     HttpField,
     VersionedSchema,
+    counted_elements,
     json_schema,
     schema_for,
     shown,
@@ -251,6 +253,8 @@ def _excerpt(value: Any) -> Any:
             return value
         if depth == 0:
             return "..."
+        if isinstance(value, list) and len(value) > MOST_ELEMENTS:
+            return counted_elements(value)
         kept: list[Any] = []
         for key in value:
             if left <= 0:

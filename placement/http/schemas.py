@@ -36,10 +36,26 @@ LONGEST_NAME = 255
 SUFFIX = "^[a-zA-Z0-9_-]{0,64}$"
 
 MOST_KEYS = 10
-_short = reprlib.Repr()
-_short.maxlevel = 4
-_short.maxdict = _short.maxlist = 10
-_short.maxstring = _short.maxlong = _short.maxother = 300
+MOST_ELEMENTS = 10
+"""How many elements an array has at most that a message repeats."""
+_LONGEST_VALUE = 1000
+
+
+class _Shortened(reprlib.Repr):
+    """Values as Python literals, short enough for a message: of a long array only its length."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = 4
+        self.maxdict = MOST_KEYS
+        self.maxstring = self.maxlong = self.maxother = 300
+
+    def repr_list(self, x: list[Any], level: int) -> str:
+        """Return the array, or how many elements it has."""
+        return counted_elements(x) if len(x) > MOST_ELEMENTS else super().repr_list(x, level)
+
+
+_short = _Shortened()
 
 Document = dict[str, Any]
 Inner = Callable[[Any], Document]
@@ -47,7 +63,13 @@ Inner = Callable[[Any], Document]
 
 def shown(value: Any) -> str:
     """Return the value as a Python literal, cut where it is long or deep: messages do not echo bodies."""
-    return _short.repr(value)
+    text = _short.repr(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+
+
+def counted_elements(array: list[Any]) -> str:
+    """Return what stands in messages for an array with more elements than they repeat."""
+    return f"an array of {len(array)} elements"
 
 
 def refuse(reason: str, keyword: str) -> NoReturn:
@@ -359,7 +381,7 @@ class Sequence(_Container):
         if len(value) < self.least:
             refuse("[] should be non-empty", "minItems")
         if self.most is not None and len(value) > self.most:
-            refuse(f"{shown(value)} is too long", "maxItems")
+            refuse(f"must have at most {self.most} elements, not {len(value)}", "maxItems")
         result = self.all_items(self.items, enumerate(value), "items")
         if self.unique and len({str(item) for item in result}) < len(result):
             refuse(f"{shown(value)} has non-unique elements", "uniqueItems")

@@ -9,7 +9,7 @@ from uuid import uuid4
 import orjson
 
 from placement.allocations.world import NOTHING_DIFFERENT, WorldRequest, not_imagined
-from placement.engine.domain.errors import BODY, BadRequest
+from placement.engine.domain.errors import BODY, BadRequest, NameKind, NamesOf
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.engine.numa.host import HostTotals
 from placement.engine.search.budget import Budget, SearchEnded
@@ -80,6 +80,8 @@ def imagined_cluster(
             raise BadRequest(
                 f"there is no node {each.like!r} in cluster {snapshot.facts.name}",
                 place=BODY / "world" / "more" / at / "like",
+                value=each.like,
+                known=NamesOf(NameKind.NODE, snapshot.facts.name),
             )
         for copy in _copies(node, template, each.count, len(new_nodes) + 1, budget):
             like[copy.name] = node.root_uuid

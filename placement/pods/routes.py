@@ -210,6 +210,8 @@ def _previewed(documents: list[Any]) -> tuple[Any, list[str] | None, int | None]
         unknown = sorted(str(key) for key in request.keys() - {"pod", "nodeNames", "limit"})
         if unknown:
             raise BadValues(Finding("not part of a preview", BODY / name) for name in unknown)
+        if request.get("pod") is None:
+            raise BadRequest("is missing", place=BODY / "pod")
         names, most = request.get("nodeNames"), request.get("limit")
         if names is not None and not (
             isinstance(names, list) and all(isinstance(name, str) for name in names)

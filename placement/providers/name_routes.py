@@ -180,9 +180,9 @@ def aggregates() -> Response:
 @_aggregate(
     "PUT",
     "placement:aggregates:update",
-    described=_writing({200: schemas.AggregateSchema}, body=schemas.AggregateNameSchema),
+    described=_writing({200: schemas.NamedAggregateSchema}, body=schemas.AggregateNameSchema),
 )
 def name_aggregate(uuid: str) -> Response:
     """Name an aggregate, or take its name away; that of a cluster keeps the name of the cluster."""
     found = service(Aggregates).rename(uuid, validated()["name"])
-    return json_response(dump(schemas.AggregateSchema, found))
+    return json_response(dump(schemas.NamedAggregateSchema, found))

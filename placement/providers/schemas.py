@@ -67,6 +67,12 @@ class AggregateSchema(fields.AnswerSchema):
     cluster = fields.String(nullable=True)
 
 
+class NamedAggregateSchema(AggregateSchema):
+    """An aggregate with its new name, and some other aggregates that have this name, too."""
+
+    also_named = fields.Sequence(fields.Uuid())
+
+
 class ListedAggregateSchema(AggregateSchema):
     """An aggregate, and how many providers are in it, of the cluster that was asked for if one was."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import os_resource_classes
 
@@ -24,7 +24,7 @@ from placement.engine.domain.identifiers import normalize_uuid
 from placement.engine.search.filters import providers_matching
 from placement.providers import view as providers_view
 from placement.providers.statements import clusters, contents, names, providers
-from placement.providers.statements.clusters import Aggregate, ListedAggregate
+from placement.providers.statements.clusters import ListedAggregate
 from placement.providers.statements.contents import Members, Replaced
 from placement.providers.statements.names import KnownName
 from placement.providers.statements.providers import LockedProvider, Provider
@@ -334,6 +334,18 @@ def _record(
     transaction.record(Action.UPDATE, kind, uuid, before=before, after=after)
 
 
+_MOST_ALIKE = 10
+
+
+class NamedAggregate(NamedTuple):
+    """An aggregate with its new name; `also_named`: UUIDs of the first others that have this name, too."""
+
+    uuid: str
+    name: str | None
+    cluster: str | None
+    also_named: list[str]
+
+
 class Aggregates:
     """A use case that lists aggregates and names them."""
 
@@ -361,14 +373,14 @@ class Aggregates:
             found = clusters.aggregates_after(connection, cluster, 0, len(uuids), uuids)
         return {each.uuid: each.name for each in found if each.name}
 
-    def rename(self, called: str, name: str | None) -> Aggregate:
+    def rename(self, called: str, name: str | None) -> NamedAggregate:
         """Give an aggregate, called by UUID or name, another name or none; return it.
 
         Raises Forbidden, NotFound, Conflict, also where several have the name.
         """
         request_scope.require_everything()
 
-        def work(transaction: Transaction) -> Aggregate:
+        def work(transaction: Transaction) -> NamedAggregate:
             normal = normalize_uuid(called)
             if normal is None:
                 uuids = [each.uuid for each in clusters.aggregates_named(transaction, [called])]
@@ -389,7 +401,9 @@ class Aggregates:
                 before, after = {"name": found.name}, {"name": name}
                 kind = TargetKind.AGGREGATE
                 transaction.record(Action.UPDATE, kind, found.uuid, before=before, after=after)
-            return found._replace(name=name)
+            alike = [] if name is None else clusters.aggregates_named(transaction, [name])
+            others = [each.uuid for each in alike if each.uuid != found.uuid]
+            return NamedAggregate(found.uuid, name, found.cluster, others[:_MOST_ALIKE])
 
         return run_in_transaction(self._database, work)
 

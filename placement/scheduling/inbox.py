@@ -19,8 +19,8 @@ class Inbox:
         self._updates: queue.SimpleQueue[Update | BindingOutcome | None] = queue.SimpleQueue()
 
     def saw(self, key: Key, watched: WatchedObject | None) -> None:
-        """Note a pod. Nodes and reservations are left out: they count once the service has them."""
-        if key.kind is ObjectKind.POD:
+        """Note a pod or a PodGroup. Nodes and reservations count only once the service has them."""
+        if key.kind in (ObjectKind.POD, ObjectKind.POD_GROUP):
             self._updates.put((key, watched))
 
     def finished(self, bound: BindingOutcome) -> None:

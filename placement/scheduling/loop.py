@@ -36,6 +36,7 @@ from placement.sync.journal import Journal
 from placement.sync.leadership import NotLeading
 from placement.sync.own_claims import OwnClaims
 from placement.sync.pause import Pause
+from placement.sync.pod_groups import PodGroups
 from placement.sync.service import ServiceCluster, is_refusal
 from placement.sync.watched_objects import Key, ObjectKind, WatchedObject
 
@@ -67,6 +68,7 @@ class SchedulingLoop(threading.Thread):
         binder: PodBinder,
         teller: PodTeller,
         evictions: Evictions,
+        groups: PodGroups,
         volumes: Volumes,
         rivals: Rivals,
         pinned: PinnedPods,
@@ -83,6 +85,7 @@ class SchedulingLoop(threading.Thread):
         self._binder = binder
         self._teller = teller
         self._evictions = evictions
+        self._groups = groups
         self._volumes = volumes
         self._rivals = rivals
         self._pinned = pinned
@@ -154,12 +157,16 @@ class SchedulingLoop(threading.Thread):
             self._queue.wake()
         elif isinstance(update, BindingOutcome):
             self._take_outcome(update)
-        else:
+        elif update[0].kind is ObjectKind.POD:
             self._take_pod(*update)
+        else:
+            self._take_group(update[0])
 
     def _take_pod(self, key: Key, watched: WatchedObject | None) -> None:
         """Add or remove a pod, by what the watch has seen of it last."""
-        pod = None if watched is None else read_pending(key, watched, self._schedulers)
+        pod = None
+        if watched is not None:
+            pod = read_pending(key, watched, self._schedulers, self._groups.annotated)
         uid = None if pod is None else pod.id.uid
         for other in self._queue.uids_of(key.namespace, key.name):
             # What is being bound stays until the outcome is known.
@@ -173,6 +180,13 @@ class SchedulingLoop(threading.Thread):
             self._pinned.saw(pod)
         elif not self._own.is_bound(pod.id.uid):
             self._queue.put(pod)
+
+    def _take_group(self, group: Key) -> None:
+        """Read the pods of a PodGroup again, which came, changed or went."""
+        for pod in self._queue.pods_of(group):
+            key = Key(ObjectKind.POD, pod.id.namespace, pod.id.name)
+            self._take_pod(key, self._seen(key))
+        self._queue.wake()
 
     def _forget(self, uid: str) -> None:
         self._queue.remove(uid)
@@ -233,12 +247,15 @@ class SchedulingLoop(threading.Thread):
             pod = entry.pod
             is_bound_here = pod.way is BindingWay.BINDING
             try:
+                lacking = self._groups.lacking(pod.manifest)
+                if lacking:
+                    raise NotDecided(lacking)
                 terms = self._volumes.terms(pod) if is_bound_here else []
             except NotDecided as reason:
                 self._refuse(entry, str(reason))
                 continue
             manifest = tailored(
-                pod.manifest,
+                self._groups.annotated(pod.manifest),
                 only_marked=is_bound_here and not self._rivals.shares_nodes,
                 tolerates=is_bound_here,
                 terms=terms,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -47,14 +47,15 @@ class BindingWay(StrEnum):
 class PendingPod:
     """A pod without a node: `manifest` as Kubernetes has it, without volatile parts.
 
-    `shape` is equal for pods that the same nodes take. `gang` names the gangs that are placed together, none
-    for a pod alone. `other_gates` keep it from being placed. `pinned_to` is the node that its affinity names
-    since its gate was taken away.
+    `group` is the PodGroup that it names. `shape` is equal for pods that the same nodes take. `gang` has the
+    gangs that are placed together, none for a pod alone. `other_gates` keep it from being placed.
+    `pinned_to` is the node that its affinity names since its gate was taken away.
     """
 
     id: PodId
     manifest: Mapping[str, Any]
     way: BindingWay
+    group: Key | None
     priority: int
     created_at: str
     shape: bytes
@@ -67,10 +68,16 @@ class PendingPod:
         return f"{self.id.namespace}/{self.id.name}"
 
 
-def read_pending(key: Key, watched: WatchedObject, schedulers: Collection[str]) -> PendingPod | None:
+def read_pending(
+    key: Key,
+    watched: WatchedObject,
+    schedulers: Collection[str],
+    annotated: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+) -> PendingPod | None:
     """Return the pod if it waits for the loop, or was pinned by it; None for every other pod.
 
-    A pod that is being deleted waits for nothing. The members of a manifest may have any type.
+    `annotated` returns a manifest with what its PodGroup says. A pod that is being deleted waits for nothing.
+    The members of a manifest may have any type.
     """
     if watched.node is not None or watched.over or not watched.text:
         return None
@@ -87,12 +94,13 @@ def read_pending(key: Key, watched: WatchedObject, schedulers: Collection[str]) 
     else:
         return None
     metadata.pop("managedFields", None)
-    gang = gang_of(manifest, key.namespace)
+    gang = gang_of(annotated(manifest), key.namespace)
     priority = spec.get("priority")
     return PendingPod(
         id=PodId(key.namespace, key.name, watched.uid),
         manifest=manifest,
         way=way,
+        group=watched.pod_group,
         priority=priority if isinstance(priority, int) else 0,
         created_at=str(metadata.get("creationTimestamp") or ""),
         shape=_shape(manifest, way),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from placement.scheduling.pending import PendingPod
+from placement.sync.watched_objects import Key
 
 # As kube-scheduler has them: podInitialBackoffSeconds and podMaxBackoffSeconds.
 FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 1.0, 10.0
@@ -101,6 +102,10 @@ class SchedulingQueue:
     def uids_of(self, namespace: str, name: str) -> set[str]:
         """Return the uids of the pods of that name: the former one may still be here when the next one is."""
         return set(self._names.get((namespace, name), ()))
+
+    def pods_of(self, group: Key) -> list[PendingPod]:
+        """Return the pods that name a PodGroup."""
+        return [entry.pod for entry in self._entries.values() if entry.pod.group == group]
 
     def get(self, uid: str) -> QueuedPod | None:
         """Return the entry of a pod, None if it is not in the queue."""

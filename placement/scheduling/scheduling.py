@@ -16,6 +16,7 @@ from placement.scheduling.volumes import Volumes
 from placement.sync.api_server import ApiServer
 from placement.sync.command import SynchronizationParts
 from placement.sync.own_claims import OwnClaims
+from placement.sync.pod_groups import PodGroups
 from placement.sync.service import PodId, ServiceCluster
 from placement.sync.synchronization import Synchronization
 from placement.sync.watched_objects import Key, ObjectKind
@@ -69,6 +70,7 @@ class Scheduling:
             PodBinder(writing, service, rivals, allow, inbox.finished),
             teller,
             Evictions(writing, service, teller, is_there),
+            PodGroups(store),
             Volumes(writing),
             rivals,
             PinnedPods(writing, teller, journal, replaces=replaces),

@@ -264,7 +264,7 @@ def sums(
 ) -> list[ConsumerSum]:
     """Return the sums of at most so many next consumers by class, in order of their uuids.
 
-    Raises KeyError where one consumer or one provider is wanted, for which there is no statement.
+    Raises KeyError where one consumer, provider or class is wanted, for which there is no statement.
     """
     given = {field.name: getattr(filter_, field.name) for field in fields(filter_) if field.name != "untyped"}
     given = {name: value for name, value in given.items() if value is not None}
@@ -328,6 +328,7 @@ def _narrowed(statement: sa.Select[Any], filter_: AllocationFilter) -> sa.Select
         (_consumers.c.uuid, filter_.consumer_uuid),
         (_providers.c.uuid, filter_.provider_uuid),
         (_clusters.c.name, filter_.cluster),
+        (_classes.c.name, filter_.resource_class),
     ):
         if value is not None:
             statement = statement.where(column == value)

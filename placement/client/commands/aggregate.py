@@ -41,4 +41,9 @@ class SetAggregate(ActionCommand):
 
         if parsed_args.no_name == (parsed_args.name is not None):
             raise UsageError("aggregate set: needs --name or --no-name")
-        self.client.put(f"{_AGGREGATES}{path(parsed_args.aggregate)}", {"name": parsed_args.name})
+        named = self.client.put(f"{_AGGREGATES}{path(parsed_args.aggregate)}", {"name": parsed_args.name})
+        if others := named["also_named"]:
+            self.note(
+                f"Warning: the name {parsed_args.name} is also that of {', '.join(others)}; "
+                f"requests that name {parsed_args.name} are refused, and need a UUID."
+            )

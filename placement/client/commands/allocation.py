@@ -38,13 +38,14 @@ class ListAllocations(Prose):
             metavar="UUID_OR_NAME",
             help="on this host with its parts, or another provider",
         ),
+        argument("--class", dest="resource_class", help="of this resource class only, such as PGPU"),
         argument("--cluster", help="on providers of this cluster"),
         limit(f"of N consumers at most (default {_SHOWN} in tables)"),
     )
     left_out_first = ("dedicated_cpus", "uuid", "user", "type", "cluster", "project")
     kept = ("provider", "amounts")
     nothing = "allocations"
-    filters = ("project", "user", "type", "provider", "cluster")
+    filters = ("project", "user", "type", "provider", "resource_class", "cluster")
 
     def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
         client = self.client
@@ -53,6 +54,7 @@ class ListAllocations(Prose):
             "user_id": parsed_args.user,
             "consumer_type": parsed_args.type,
             "cluster": parsed_args.cluster,
+            "resource_class": parsed_args.resource_class,
         }
         if parsed_args.provider is not None:
             provider = find_provider(client, parsed_args.provider)

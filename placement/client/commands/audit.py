@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from placement.client.arguments import argument, limit
@@ -26,6 +27,10 @@ _PARAMETERS = {
 }
 _SHOWN = 50
 _KINDS = {TargetKind.PROVIDER: "provider", TargetKind.ALLOCATIONS: "consumer"}
+_OF_TARGET = (
+    "changes of what has this name or UUID; claims on a host are changes of their consumers: "
+    "`placement allocation list --provider NAME` lists these, and --consumer their changes"
+)
 
 
 class ListAudit(Listing):
@@ -37,7 +42,7 @@ class ListAudit(Listing):
         argument("--request", metavar="ID", help="changes of this request, by its id or that of its caller"),
         argument("--action", choices=[str(action) for action in Action], help="changes of this kind"),
         argument("--type", choices=[str(kind) for kind in TargetKind], help="changes of such things"),
-        argument("--target", metavar="NAME", help="changes of what has this name or UUID"),
+        argument("--target", metavar="NAME", help=_OF_TARGET),
         argument("--consumer", metavar="UUID", help="changes of the allocations of this consumer or pod"),
         argument("--since", metavar="TIME", help=f"changes since this time: {FORMS}; in UTC"),
         argument("--until", metavar="TIME", help="changes before this time"),
@@ -46,7 +51,7 @@ class ListAudit(Listing):
             action="store_true",
             help="with the values before and after, and the address of the caller",
         ),
-        limit("N changes at most (default %(default)s)", _SHOWN),
+        limit(f"N changes at most (default {_SHOWN})"),
     )
     left_out_first = ("caller_request", "address", "roles", "request", "project", "user")
     kept = ("action", "type", "target", "before", "after")
@@ -55,19 +60,33 @@ class ListAudit(Listing):
 
     def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
         given = {_PARAMETERS.get(name, name): getattr(parsed_args, name) for name in _FILTERS}
+        unlimited = parsed_args.limit is None
+        parsed_args.limit = _SHOWN + 1 if unlimited else parsed_args.limit
         events = self.entries(
-            parsed_args, "/ext/v1/audit", "events", "marker", given, look=self._tell_targets
+            parsed_args,
+            "/ext/v1/audit",
+            "events",
+            "marker",
+            given,
+            look=partial(self._tell_targets, parsed_args),
         )
+        if unlimited:
+            events = self.cut(parsed_args, events, _SHOWN)
         columns = _COLUMNS + _LONG if parsed_args.long else _COLUMNS
         now = datetime.now(UTC)
         return columns, (_row(event, now, whole=parsed_args.wide)[: len(columns)] for event in events)
 
-    def _tell_targets(self, page: Mapping[str, Any]) -> None:
-        """Say what --target calls if that is more than one thing."""
+    def _tell_targets(self, parsed_args: argparse.Namespace, page: Mapping[str, Any]) -> None:
+        """Say what --target calls if that is more than one thing, and where the claims on a provider are."""
         targets = page.get("targets", ())
         if len(targets) > 1:
             words = (f"{_KINDS.get(each['type'], each['type'])} {each['id']}" for each in targets)
             self.note(f"Changes of {', '.join(words)}:")
+        if any(each["type"] == TargetKind.PROVIDER for each in targets):
+            listed = f"placement allocation list --provider {parsed_args.target}"
+            self.note(
+                f"Claims are changes of their consumers: `{listed}` lists these, --consumer their changes."
+            )
 
 
 def _row(event: dict[str, Any], now: datetime, *, whole: bool) -> tuple[Any, ...]:

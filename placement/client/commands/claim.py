@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
 from uuid import uuid4
 
@@ -27,13 +27,12 @@ from placement.client.commands.capacity import WORLD, world_of
 from placement.client.commands.flavor import OPTIONS, document_beside, note_ignored
 from placement.client.provider_names import names_of
 from placement.client.tables import ShownTable
-
-if TYPE_CHECKING:
-    pass
+from placement.engine.domain.member_rules import MOST_MEMBERS
 
 _COLUMNS = ("provider", "amounts", "groups", "consumer", "uuid")
 _OWNER = "operator"
 _TYPE = "INSTANCE"
+_FOR_MANY = f"for N new consumers, at most {MOST_MEMBERS}, all or none"
 
 
 _RULES = (
@@ -63,7 +62,12 @@ class ClaimRequest(Listing):
             metavar="UUID",
             help="the consumer that holds it (default a new one)",
         ),
-        argument("--count", type=positive, metavar="N", help="for N new consumers, all or none"),
+        argument(
+            "--count",
+            type=positive,
+            metavar="N",
+            help=f"for N new consumers, all or none; at most {MOST_MEMBERS}",
+        ),
         argument("--minimum", type=positive, metavar="N", help="for N of them at least, or none"),
         *_RULES,
         argument("--project", default=_OWNER, help="its project (default %(default)s)"),
@@ -82,6 +86,8 @@ class ClaimRequest(Listing):
     kept = ("amounts",)
 
     def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
+        if parsed_args.count is not None and parsed_args.count > MOST_MEMBERS:
+            raise UsageError(f"--count: at most {MOST_MEMBERS}, not {parsed_args.count}")
         if parsed_args.count is not None and parsed_args.consumer is not None:
             raise UsageError("--count: is for new consumers, but --consumer names one")
         client = self.client

@@ -193,11 +193,15 @@ def document(parsed: argparse.Namespace) -> dict[str, Any]:
 
 def note_ignored(command: ActionCommand, request: Mapping[str, Any]) -> None:
     """Print in one line what a translation ignores of the flavor in the request, if there is one."""
-    from placement.flavors.nova.extra_spec_rules import ignored_extra_specs
+    from placement.flavors.nova.extra_spec_rules import NOT_DECIDED, ignored_extra_specs
 
-    if "flavor" not in request or request["options"]["strict"]:
+    if "flavor" not in request:
         return
-    if ignored := ignored_extra_specs(request["flavor"]["extra_specs"]):
+    ignored = ignored_extra_specs(request["flavor"]["extra_specs"])
+    if request["options"]["strict"]:
+        # The others are refused.
+        ignored = tuple(each for each in ignored if each.code == NOT_DECIDED)
+    if ignored:
         command.note(f"Ignored: {'; '.join(str(each) for each in ignored)}")
 
 

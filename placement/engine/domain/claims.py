@@ -65,7 +65,8 @@ class ConsumerClaim:
 class AllocationFilter:
     """A filter for allocations that match all given fields; `untyped`: of consumers without a type.
 
-    `host` is the uuid of a root: allocations of its whole tree match.
+    `host` is the uuid of a root: allocations of its whole tree match. `resource_class` is a name: allocations
+    of this class alone match.
     """
 
     project_id: str | None = None
@@ -76,3 +77,4 @@ class AllocationFilter:
     provider_uuid: str | None = None
     cluster: str | None = None
     host: str | None = None
+    resource_class: str | None = None

@@ -36,6 +36,19 @@ def near(word: str, known: Iterable[str], most: int = _MOST) -> list[str]:
     return [words[each] for each in difflib.get_close_matches(word.lower(), words, most, _CLOSE)]
 
 
+def near_hosts(word: str, known: Iterable[str]) -> list[str]:
+    """Return the known hosts that are written almost like this one, the closest first.
+
+    People leave the domain out: such a word is compared with the names without their domains.
+    """
+    if "." in word:
+        return near(word, known)
+    names: dict[str, list[str]] = {}
+    for name in known:
+        names.setdefault(name.partition(".")[0].lower(), []).append(name)
+    return [name for label in near(word, names) for name in names[label]][:_MOST]
+
+
 def meant(words: Iterable[str]) -> str:
     """Return the question whether one of these was meant, as the end of a message; nothing without any."""
     listed = " or ".join(words)

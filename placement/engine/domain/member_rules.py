@@ -7,6 +7,9 @@ from enum import StrEnum
 
 from placement.engine.domain.errors import BODY, RequestPlace
 
+MOST_MEMBERS = 10_000
+"""How many consumers a claim has at most."""
+
 
 class RuleKind(StrEnum):
     """The kind of a rule."""

@@ -1,7 +1,8 @@
-"""The rules of nova's own extra spec validation, one extra spec at a time."""
+"""The extra specs that nova knows: what its validation asks of each, and which are not decided here."""
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from placement.flavors.nova.additions import (
     TPM_MODEL_TRAITS,
     TPM_VERSION_TRAITS,
 )
-from placement.flavors.nova.flavor import integer, is_boolean
+from placement.flavors.nova.flavor import integer, is_boolean, is_true
 from placement.flavors.nova.problems import shown
 
 
@@ -88,20 +89,79 @@ _RULES_BY_KEY: Mapping[str, _SpecRule] = {
         r"small|large|any|[0-9]+([kKMGT]i?)?(b|bit|B)?",
     ),
     "hw:pmem": _pattern("letters, digits, _ and commas", r"[a-zA-Z0-9_,]+"),
-    # Nova has no rule for it; its value is checked where it is used.
-    "hw:maxphysaddr_mode": _ANYTHING,
+    # Nova has no rule for them; the value of the mode is checked where it is used.
+    **dict.fromkeys(("hw:maxphysaddr_mode", "hw:maxphysaddr_bits"), _ANYTHING),
 }
 _PER_CELL_RULES = (
     (re.compile(r"hw:numa_cpus\.[0-9]+"), _CPU_SET),
     (re.compile(r"hw:numa_mem\.[0-9]+"), _whole_number(1)),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class UndecidedSpec:
+    """What an extra spec asks of hosts that is not decided here, and which of its values ask for nothing."""
+
+    whether: str
+    is_idle: Callable[[str], bool] = operator.not_
+
+
+def _unless(*idle: str) -> Callable[[str], bool]:
+    return ("", *idle).__contains__
+
+
+def _is_off(text: str) -> bool:
+    return not is_true(text)
+
+
+_METADATA = UndecidedSpec("whether the aggregates of a host have this metadata")
+_HYPERVISOR = "whether the hypervisor of a host has this"
+UNDECIDED: Mapping[str, UndecidedSpec] = {
+    "pci_passthrough:alias": UndecidedSpec("whether a host has these PCI devices free"),
+    "accel:device_profile": UndecidedSpec("whether a host has the devices of this profile free"),
+    "aggregate_instance_extra_specs:": _METADATA,
+    "capabilities:": UndecidedSpec("whether a host has this capability"),
+    "vmware:hw_version": UndecidedSpec("whether a host has this hardware version"),
+    "vmware:storage_policy": UndecidedSpec("whether a host has storage of this policy"),
+    "powervm:": UndecidedSpec("whether a host has PowerVM with this"),
+    "hw:mem_page_size": UndecidedSpec("whether a host has free pages of this size", _unless("small")),
+    "hw:pci_numa_affinity_policy": UndecidedSpec(
+        "whether devices and memory are near each other", _unless("preferred")
+    ),
+    "hw:maxphysaddr_bits": UndecidedSpec("whether the CPUs of a host have as many address bits"),
+    "hw:virtio_packed_ring": UndecidedSpec(_HYPERVISOR, _is_off),
+    "hw:ephemeral_encryption": UndecidedSpec(_HYPERVISOR, _is_off),
+    "hw:ephemeral_encryption_format": UndecidedSpec(_HYPERVISOR),
+    "hw:viommu_model": UndecidedSpec(_HYPERVISOR),
+    "hw:sound_model": UndecidedSpec(_HYPERVISOR, _unless("none")),
+    "hw:usb_model": UndecidedSpec(_HYPERVISOR, _unless("none")),
+    "hw:tpm_secret_security": UndecidedSpec("whether a host keeps the secrets of a TPM in this way"),
+}
+"""What nova's scheduler asks of hosts beside its query; a key that ends with `:` is a whole namespace."""
+_LIMITS = ("limit", "reservation", "shares_level", "shares_share")
+GUEST_ONLY = frozenset(
+    (
+        *(f"quota:{part}_{limit}" for part in ("cpu", "memory", "disk_io", "vif") for limit in _LIMITS),
+        *(f"quota:cpu_{limit}" for limit in ("shares", "period", "quota")),
+        *(f"quota:disk_{way}_{unit}_sec" for way in ("read", "write", "total") for unit in ("bytes", "iops")),
+        *(
+            f"quota:vif_{way}_{rate}"
+            for way in ("inbound", "outbound")
+            for rate in ("average", "peak", "burst")
+        ),
+        *("hw_rng:allowed", "hw_rng:rate_bytes", "hw_rng:rate_period", "hw_video:ram_max_mb"),
+        "hide_hypervisor_id",
+    )
+)
+"""What a host does for a guest, wherever that is; `hw:` has more of them, such as `hw:watchdog_action`."""
 KNOWN_EXTRA_SPECS = (
-    *(*_RULES_BY_KEY, "hw:numa_cpus.N", "hw:numa_mem.N"),
+    *(*_RULES_BY_KEY, "hw:numa_cpus.N", "hw:numa_mem.N", *sorted(GUEST_ONLY)),
+    *(key for key in UNDECIDED if not key.endswith(":") and key not in _RULES_BY_KEY),
     *(f"resources:{name}" for name in sorted(nova_extra_specs.STANDARD_CLASSES)),
 )
 _LIKE_OURS = re.compile(r"(hw|os):|resources|trait")
 # Of what has no code among the warnings.
-UNUSED = "extra_spec_ignored"
+UNUSED, NOT_DECIDED = "extra_spec_ignored", "extra_spec_undecided"
 _OUR_NAMESPACES = re.compile(r"(hw|os|(resources|trait)[a-zA-Z0-9_-]{0,64}):.*", re.DOTALL)
 _STRICT_TRAIT = re.compile(r"[A-Z0-9_]+")
 
@@ -125,28 +185,41 @@ def extra_spec_fault(key: str, text: str, known: Collection[str] = ()) -> str | 
 
 
 def ignored_extra_specs(extra_specs: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Return why a translation ignores some, sorted: bad entries, unknown ones that look like nova's.
+    """Return why a translation ignores some, sorted: bad entries, unknown ones, what is not decided here.
 
-    Words that are no booleans are among them. Source: nova-flavors.md, "Keys", "Values of resource entries".
+    Words that are no booleans are among them. Source: nova-flavors.md, "Keys", "Values of resource entries",
+    "Extra specs that are not decided".
     """
     problems = nova_extra_specs.read_extra_specs(
         extra_specs, nova_extra_specs.suggestible(nova_extra_specs.STANDARD_CLASSES, extra_specs)
     ).problems
     known = nova_extra_specs.suggestible(KNOWN_EXTRA_SPECS, extra_specs)
     for key, text in extra_specs.items():
-        rule, fault = _rule(key), None
+        rule = _rule(key)
         if rule is _BOOLEAN and not rule.accepts(text):
-            fault = f"{shown(text)} is not {rule.expects}, so it counts as false"
-        elif rule is None and not nova_extra_specs.is_entry(key):
+            problems.add(UNUSED, key, f"{shown(text)} is not {rule.expects}, so it counts as false")
+        elif (undecided := _undecided(key)) is not None:
+            if not undecided.is_idle(text):
+                problems.add(NOT_DECIDED, key, _not_decided(undecided))
+        elif rule is None and key not in GUEST_ONLY and not nova_extra_specs.is_entry(key):
             # Properties of images have names such as hw_cpu_policy.
             flavors = key.replace("_", ":", 1)
-            if _LIKE_OURS.match(key):
-                fault = _no_such(near(key, known, 1))
-            elif _rule(flavors) is not None:
-                fault = _no_such([flavors])
-        if fault is not None:
-            problems.add(UNUSED, key, fault)
+            like = [flavors] if _rule(flavors) is not None else near(key, known, 1)
+            if ":" in key or like or _LIKE_OURS.match(key):
+                problems.add(UNUSED, key, _no_such(like))
+            else:
+                # A filter of nova compares keys without a namespace with aggregates.
+                problems.add(NOT_DECIDED, key, _not_decided(_METADATA))
     return tuple(sorted(problems, key=lambda each: (each.code, str(each))))
+
+
+def _undecided(key: str) -> UndecidedSpec | None:
+    namespace, colon, _ = key.partition(":")
+    return UNDECIDED.get(key) or UNDECIDED.get(f"{namespace}:" if colon else "")
+
+
+def _not_decided(undecided: UndecidedSpec) -> str:
+    return f"not decided here: {undecided.whether}"
 
 
 def _rule(key: str) -> _SpecRule | None:

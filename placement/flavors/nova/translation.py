@@ -21,6 +21,7 @@ from placement.flavors.nova.cpu_facts import DEDICATED, PINNED
 from placement.flavors.nova.cpu_plan import CpuPlan, plan_cpus
 from placement.flavors.nova.extra_spec_rules import (
     KNOWN_EXTRA_SPECS,
+    NOT_DECIDED,
     UNUSED,
     extra_spec_fault,
     ignored_extra_specs,
@@ -155,6 +156,6 @@ def translation_document(translation: Translation) -> dict[str, object]:
     if translation.cells is not None:
         document["cells"] = [asdict(cell) for cell in translation.cells]
     ignored = ignored_extra_specs(translation.extra_specs)
-    document["warnings"] = [each.code for each in ignored if each.code != UNUSED]
+    document["warnings"] = [each.code for each in ignored if each.code not in (UNUSED, NOT_DECIDED)]
     document["ignored"] = [str(each) for each in ignored]
     return document

@@ -8,6 +8,7 @@ from typing import Any
 
 from placement.common.gang import read_gang
 from placement.common.manifest import Field, Manifest, ManifestReport, Profile
+from placement.engine.domain.errors import RequestPlace, pointer_of
 from placement.engine.numa.host import (
     BindPolicy,
     ExclusiveLevel,
@@ -36,7 +37,7 @@ def read_incoming(
     Source: koordinator.md, "Bound pods", "Admission rules".
     """
     for violation in admission_violations(pod, settings.profile, old_pod, settings.keeps_sub_priority):
-        report.refuse(violation)
+        report.refuse(violation, _place_of(violation))
     try:
         request = interpret_pod(pod, settings)
     except PodRefused:
@@ -232,6 +233,17 @@ def admission_violations(
     return violations
 
 
+def _place_of(violation: str) -> RequestPlace:
+    """Return where in a manifest the field is that a violation begins with; its words name it already."""
+    field = violation.partition(": ")[0]
+    kind, _, key = field.partition(".")
+    if kind in ("labels", "annotations"):
+        return RequestPlace("", pointer_of(("metadata", kind, key)))
+    if field in (_REQUESTS, _LIMITS):
+        return RequestPlace("", "/spec/containers")
+    return RequestPlace("", pointer_of(field.split(".")) if kind == "spec" else "")
+
+
 def unequal_limit(pod: Pod, resource: str) -> Iterator[str]:
     """Yield the violation of an LSE or LSR pod with a request of cpu or memory that differs from its limit.
 
@@ -346,7 +358,7 @@ def read_running(
     """
     if old_pod is not None:
         for violation in change_violations(pod, old_pod, settings.keeps_sub_priority):
-            report.refuse(violation)
+            report.refuse(violation, _place_of(violation))
     report.raise_findings()
     for violation in admission_violations(pod, settings.profile):
         report.warn(violation)

@@ -66,6 +66,8 @@ def record(
         answer = _read(facts, document, stored_pod, KubeletPolicy())[1]
     else:
         placement = _arrival(facts, document, stored_pod, locked.nodes[root_id])
+        if stored_pod is not None:
+            placement = _with_move(placement, stored_pod)
         answer = placement.answer
     report = None
     if stored_pod is not None and known_pods == [stored_pod] and stored_pod.root_id == root_id:
@@ -241,6 +243,22 @@ def _arrival(
     used = next((each for each in node.reservations if each.consumer == recorded.reservation), None)
     ending = None if used is None else used_up(used, node, document)
     return PodPlacement(document, answer, node, recorded, ending)
+
+
+def _with_move(placement: PodPlacement, stored_pod: StoredPod) -> PodPlacement:
+    """Return the placement with a warning if the pod had CPUs of its own on another node.
+
+    A pod does not move in Kubernetes, so what reports it there may not know of its CPUs.
+    """
+    answer, before = placement.answer, answer_of(stored_pod)
+    if before.node in (None, answer.node) or not before.cpuset:
+        return placement
+    has = f"CPUs {answer.cpuset}" if answer.cpuset else "none of its own: its resource-status names none"
+    warning = (
+        f"moved from node {before.node}, where it had CPUs {before.cpuset}, "
+        f"to node {answer.node}, where it has {has}"
+    )
+    return replace(placement, answer=replace(answer, warnings=(*answer.warnings, warning)))
 
 
 def _recorded(document: PodDocument, running: RunningPod, node: NodeInfo) -> RecordedPod:

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import NameKind, NamesOf
-from placement.engine.domain.identifiers import near
+from placement.engine.domain.identifiers import near, near_hosts
 from placement.pods.store.statements import RESERVED
 from placement.storage import tables
 from placement.storage.database import Database
@@ -54,10 +54,8 @@ class NamesInDatabase:
             namespace, _, name = word.rpartition("/")
             return self._pods_like(names.cluster, namespace, name)
         compared = self._compared(_named(names), word)
-        # People leave the domain of a host out.
-        return (
-            near(word, compared) or [name for name in compared if name.startswith(f"{word}.")][:_MOST_NAMES]
-        )
+        is_host = names.kind in (NameKind.HOST, NameKind.NODE)
+        return near_hosts(word, compared) if is_host else near(word, compared)
 
     def _may_be_listed(self, names: NamesOf) -> bool:
         visible = request_scope.visible_clusters()

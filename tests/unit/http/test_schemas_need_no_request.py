@@ -56,3 +56,36 @@ def test_a_member_of_a_later_version_is_unknown_before():
     assert load(HostSchema, NEWEST, body) == body
     (found,) = errors_of(body, OLDEST, own=True)
     assert found.startswith("owner")
+
+
+class RackSchema(VersionedSchema):
+    """A body with arrays of several kinds."""
+
+    units = Sequence(Integer(), most=20)
+    names = Sequence(String(), unique=True)
+    label = String()
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("member", ["units", "names", "label"])
+def test_a_long_array_is_counted_and_not_repeated(member: str, own: bool):
+    with pytest.raises(BadRequest) as refused:
+        load(RackSchema, NEWEST, {member: ["element"] * 2000}, own=own)
+    text = str(refused.value.findings[0])
+    assert "2000" in text
+    assert "element'" not in text
+    assert len(text) < 600
+
+
+def test_an_array_over_the_bound_is_refused_with_the_bound():
+    with pytest.raises(BadValues) as refused:
+        load(RackSchema, NEWEST, {"units": [1] * 21})
+    assert list(map(str, refused.value.findings)) == ["units: must have at most 20 elements, not 21"]
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_short_array_of_large_values_makes_a_short_message(own: bool):
+    label = [[["x" * 300] * 10] * 10] * 10
+    with pytest.raises(BadRequest) as refused:
+        load(RackSchema, NEWEST, {"label": label}, own=own)
+    assert len(str(refused.value.findings[0])) < 25_000

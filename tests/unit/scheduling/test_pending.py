@@ -29,7 +29,7 @@ def pod(name: str = "a", **spec: Any) -> dict[str, Any]:
 
 def read(manifest: dict[str, Any]) -> PendingPod | None:
     key = Key(ObjectKind.POD, "web", manifest["metadata"]["name"])
-    return read_pending(key, watched_object(manifest), {"placement"})
+    return read_pending(key, watched_object(manifest), {"placement"}, lambda given: given)
 
 
 def gates(*names: str) -> list[dict[str, str]]:
