@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def names(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield each path with a name for its picture: its number, which makes it unique, and words of the path."""
+    """Yield each path with a name for its picture: its number, which is unique, and words of the path."""
     for number, path in enumerate(paths, 1):
         parts = urlsplit(path.removeprefix("/ui"))
         given = [parts.path, *(value for _, value in parse_qsl(parts.query))]

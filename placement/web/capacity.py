@@ -90,7 +90,7 @@ def _room() -> Response:
 
 
 def _beside(kind: str, given: Mapping[str, str], kind_capacity: KindCapacity | None) -> dict[str, Any]:
-    """Return what the page shows beside the room itself: groups, hosts, tainted nodes, and what would help."""
+    """Return what the page shows beside the room itself: groups, hosts, tainted nodes, what would help."""
     cluster = given.get("cluster") or None
     is_html = wanted() == HTML
     # Nodes that are closed to pods have no room for a pod, and pods count with all that they use.
