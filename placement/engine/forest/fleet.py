@@ -19,7 +19,7 @@ NOTHING = 255
 """The level of a tree that has none of what is shown."""
 
 
-_MOST_LEVEL = 200
+_ALL, _MOST_LEVEL = 100, 200
 
 
 _ENDLESS = 2**62
@@ -73,10 +73,12 @@ class TreeShares(NamedTuple):
 
     @property
     def levels(self) -> Rows:
-        """The part in percent of the whole, rounded; at most 200, or NOTHING."""
+        """The part in percent of the whole, rounded as `rounded_share` does; at most 200, or NOTHING."""
         whole = np.maximum(self.whole, 1)
-        percent = np.minimum((200 * self.part.astype(np.float64) + whole) // (2 * whole), _MOST_LEVEL)
-        levels: Rows = np.where(self.whole > 0, np.maximum(percent, 0), NOTHING).astype(np.intp)
+        rounded = (2 * _ALL * self.part.astype(np.float64) + whole) // (2 * whole)
+        percent = np.where(self.part < whole, np.clip(rounded, 1, _ALL - 1), np.maximum(rounded, _ALL + 1))
+        percent = np.where(self.part == whole, _ALL, np.where(self.part <= 0, 0, percent))
+        levels: Rows = np.where(self.whole > 0, np.minimum(percent, _MOST_LEVEL), NOTHING).astype(np.intp)
         return levels
 
     @property

@@ -84,8 +84,7 @@ class FleetMap {
     const hosts = head.groups.reduce((sum, group) => sum + group.hosts, 0), storage = head.count - hosts;
     if (!head.count) this.say("There are no hosts.");
     else if (this.cursor < 0) this.say(`${counted(hosts, "host")}${storage ? ` and ${grouped(storage)} of shared storage` : ""}.`);
-    const percent = head.whole ? Math.round(100 * head.part / head.whole) : 0;
-    this.around.querySelector(".map-total").textContent = head.whole ? `All together: ${percent} %` : "";
+    this.around.querySelector(".map-total").textContent = head.percent === null ? "" : `All together: ${head.percent} %`;
     this.around.dataset.drawn = head.count;
     this.around.dataset.cell = Math.floor(this.widest);
   }
