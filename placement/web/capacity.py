@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from flask import Response
 
 from placement.allocations.world import NOTHING_DIFFERENT, WorldRequest
+from placement.common.titles import short_id
 from placement.engine.domain.errors import BODY, parameter
 from placement.engine.domain.units import each_once, name_of
 from placement.http import query_strings
@@ -168,7 +169,7 @@ def _best(kind_capacity: KindCapacity) -> list[list[str]]:
 class GroupRoom(NamedTuple):
     """The room of a group of hosts in words; `stranded` is what is free and of no use to the request.
 
-    `uuid` is that of an aggregate with a name, else empty.
+    `uuid` is that of an aggregate, else empty.
     """
 
     name: str
@@ -188,7 +189,7 @@ def _groups(kind_capacity: KindCapacity) -> Iterator[GroupRoom]:
         *((room.place, "", room) for room in kind_capacity.clusters or ()),
     ]
     for room in kind_capacity.aggregates or ():
-        rooms.append((f"aggregate {room.name or room.place}", room.place if room.name else "", room))
+        rooms.append((f"aggregate {room.name or short_id(room.place)}", room.place, room))
     for name, uuid, room in rooms:
         amounts = {of: each.stranded for of, each in room.classes.items() if each.stranded}
         if kind_capacity.resources is None:

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 from flask import Response, request
 
+from placement.common.titles import short_id
 from placement.engine.domain.errors import BadRequest, NotFound, parameter
 from placement.engine.domain.units import percent
 from placement.http.context import service
@@ -171,7 +172,7 @@ def _rows(hosts: Sequence[Mapping[str, Any]], figure: fleet.FleetFigure) -> list
         states = {fleet.FleetFigure.USE: units.alarm(level or 0), fleet.FleetFigure.CORES: "free"}
         closed = each["state"] if each["state"] == OpenState.CLOSED else ""
         kind = closed if each["kind"] == "host" else each["kind"]
-        group = each["group"], units.shortened(each["group_name"])
+        group = each["group"], units.shortened(short_id(each["group_name"]))
         rows.append(
             (each["address"], each["name"], kind, *group, length, states.get(figure, ""), each["text"], text)
         )
@@ -197,7 +198,7 @@ def _data() -> Response:
             "offsets": offsets,
             "groups": [
                 {
-                    "name": group.shown,
+                    "name": short_id(group.shown),
                     "kind": group.kind,
                     "hosts": count,
                     "all": members.get(group.name, count),

@@ -13,7 +13,7 @@ from werkzeug.exceptions import HTTPException
 
 from placement import DISTRIBUTION
 from placement.common.documents import MOST_FORM_BYTES, MOST_FORM_FIELDS
-from placement.common.titles import consumer_title
+from placement.common.titles import consumer_title, short_id
 from placement.engine.domain.errors import BadRequest, NotFound, PlacementError
 from placement.engine.domain.units import percent
 from placement.flavors.nova.problems import FlavorRefused
@@ -155,6 +155,7 @@ def attach(application: Flask) -> None:
         "pairs": units.pairs,
         "summary": units.summary,
         "percent": percent,
+        "short_id": short_id,
         "day_line": day_line,
         "version": importlib.metadata.version(DISTRIBUTION),
     }

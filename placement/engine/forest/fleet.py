@@ -28,7 +28,7 @@ _ENDLESS = 2**62
 class Fleet(NamedTuple):
     """A list of trees in the order of their groups, in each group hosts before shared storage, by storage id.
 
-    `groups` are the aggregates that trees are counted for (`by_aggregate`); `group_of` is the place of each
+    `groups` are the aggregates that trees are counted for (`groups_of_sets`); `group_of` is the place of each
     tree's group among these. `is_storage` says which trees are no hosts.
     """
 
@@ -114,9 +114,12 @@ class TreeShares(NamedTuple):
 
 
 def fleet_of(
-    forest: Forest, preferred: Collection[int], only: Collection[int] = (), sharing: Indices | None = None
+    forest: Forest,
+    preferred: Sequence[Collection[int]],
+    only: Collection[int] = (),
+    sharing: Indices | None = None,
 ) -> Fleet:
-    """Return all trees, or trees with a root in all aggregates of `only`; `preferred` as in `by_aggregate`.
+    """Return all trees, or trees with a root in all aggregates of `only`; `preferred` as in `groups_of_sets`.
 
     A tree with a root in `sharing` is shared storage, each other one is a host.
     """
