@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import random
 import re
+import shutil
 import tempfile
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from benchmarks import cluster
 from benchmarks.cloud import Cloud
@@ -35,6 +36,9 @@ _LARGEST_BYTES = 200_000
 _SIZE = {"width": 1280, "height": 800}
 _WIDTHS, _THEMES = (1280, 390), ("light", "dark")
 _SETTLED_MILLISECONDS = 300
+# Words in an address that tell pages apart; manifests, queries and UUIDs are no such words.
+_WORD = re.compile(r"(?![0-9a-f]{8}-[0-9a-f]{4}-)[A-Za-z0-9_-]{1,40}")
+_LONGEST_NAME = 80
 _NODES = 200
 # File, address, theme, and the part of the page, from its top, in pixels.
 _PICTURES = (
@@ -74,19 +78,31 @@ def main() -> None:
                 cloud(browser, Path(directory), hosts, aggregates) as (url, session),
             ):
                 _take_all(browser, url, f"{hosts}-hosts", pages, storage_state=session)
-                _take_all(browser, url, f"{hosts}-hosts", ["/ui/sign-in"])
+                _take_all(browser, url, f"{hosts}-hosts-signed-out", ["/ui/sign-in"])
+
+
+def names(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each path with a name for its picture: its number, which is unique, and words of the path."""
+    for number, path in enumerate(paths, 1):
+        parts = urlsplit(path.removeprefix("/ui"))
+        given = [parts.path, *(value for _, value in parse_qsl(parts.query))]
+        # Of the name of a node the first label.
+        words = [word.partition(".")[0] for text in given for word in text.split("/")]
+        name = "-".join(word for word in words if _WORD.fullmatch(word)) or "overview"
+        yield path, f"{number:02}-{name}"[:_LONGEST_NAME]
 
 
 def _take_all(browser: Any, url: str, folder: str, paths: Iterable[str], **settings: Any) -> None:
-    """Write whole pages in each theme and width to a folder of build/screenshots."""
+    """Write whole pages in each theme and width to a folder of build/screenshots, in place of former ones."""
+    named = list(names(paths))
+    shutil.rmtree(_ALL_DIRECTORY / folder, ignore_errors=True)
     for theme in _THEMES:
         for width in _WIDTHS:
             size = {"width": width, "height": _SIZE["height"]}
             with page_of(browser, url, viewport=size, color_scheme=theme, **settings) as (page, complaints):
-                for path in paths:
+                for path, name in named:
                     drawn(page, path)
                     page.wait_for_timeout(_SETTLED_MILLISECONDS)
-                    name = re.sub(r"[^\w.-]+", "_", path.removeprefix("/ui")).strip("_") or "overview"
                     file = _ALL_DIRECTORY / folder / f"{name}-{theme}-{width}.png"
                     page.screenshot(path=str(file), full_page=True)
             assert not complaints, complaints

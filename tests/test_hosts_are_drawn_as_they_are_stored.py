@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 
 import pytest
@@ -35,6 +36,25 @@ def claim(api: Client, resources: dict[str, dict[str, int]], project: str) -> st
     }
     assert api.call("PUT", f"/allocations/{consumer}", body).status_code == 204
     return consumer
+
+
+def test_drawings_of_one_page_share_their_signs_and_each_has_a_legend(shared: Client):
+    hosts = [shared.provider(unique(), MEMORY_MB=1024) for _ in range(2)]
+    # Consumers on one host only, so that letters by host would differ.
+    others = [claim(shared, {hosts[0]: {"MEMORY_MB": 1}}, "other") for _ in range(3)]
+    others += [claim(shared, {hosts[1]: {"MEMORY_MB": 1}}, "other")]
+    both = claim(shared, {host: {"MEMORY_MB": 256} for host in hosts}, "both")
+    page = shared.http.get(f"/ui/consumers/{both}").text
+    sign = re.compile(r'<li data-owner="([^"]+)"><i class="cpu owner (c\d+)">([A-Z]+)</i>')
+    legends = [sign.findall(text) for text in page.split('class="legend"')[1:]]
+    assert len(legends) == 2, "one for each drawing"
+    assert all((both, "c0", "A") in legend for legend in legends), "the consumer of the page is the first"
+    known = {owner: (colour, letter) for legend in legends for owner, colour, letter in legend}
+    assert known.keys() == {both, *others}
+    assert len({letter for _, letter in known.values()}) == len(known), "no sign has two meanings"
+    for owner, (colour, _) in known.items():
+        bars = re.findall(f'<rect class="(c[0-9]+)" data-owner="{owner}"', page)
+        assert set(bars) == {colour}
 
 
 def test_cores_have_owners_and_cards_have_bars(shared: Client):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from importlib.metadata import version
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from placement import DISTRIBUTION
 from tests.client import Client, detail
 from tests.kubernetes import node_manifests, pod_manifest
+from tests.questions import words
 
 HOSTS = "/ext/v1/hosts"
 EDGE = "/ext/v1/clusters/edge"
@@ -95,6 +97,25 @@ def test_the_page_of_a_host_says_first_why_its_node_is_closed(edge: Client):
     assert '<span class="tag warn">tainted</span> the taint gpu' in shown
     assert 'href="/ui/map" data-key="m" aria-current="page"' in shown
     assert ".tag.warn {" in edge.get("/ui/static/pages.css").text, "the badge has a colour"
+
+
+def test_figures_count_nodes_by_the_states_of_the_list_of_nodes(edge: Client):
+    taint = {"taints": [{"key": "gpu", "effect": "NoSchedule"}]}
+    specs = {"edge-02": taint, "edge-03": taint, "edge-04": {"unschedulable": True}}
+    for name, spec in specs.items():
+        assert edge.put(f"{EDGE}/nodes/{name}", node_manifests(name, spec=spec)).status_code == 201
+    listed = edge.get(f"{EDGE}/nodes?include=state").json["nodes"]
+    counts = Counter(state for node in listed for state in node["closed"] or ["open"])
+    assert counts == {"open": 1, "tainted": 2, "cordoned": 1}
+    figures = edge.get("/ui/figures?format=json").json
+    assert (figures["nodes"], figures["nodes_not_open"]) == (4, 3)
+    assert {**figures["states"], "open": 1} == counts
+    shown = words(edge.get("/ui/figures").text)
+    assert "Nodes not open 3 of 4: 1 cordoned, 2 tainted" in shown
+    assert "Closed" not in shown
+    rows = words(edge.get("/ui/refusals").text)
+    assert "edge/edge-02 tainted the taint gpu" in rows
+    assert "edge/edge-04 cordoned it is cordoned" in rows
 
 
 def test_consumers_are_listed_with_their_hosts_and_by_host(edge: Client):

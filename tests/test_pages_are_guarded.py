@@ -559,7 +559,7 @@ def test_the_map_tells_each_host_once_in_few_bytes(admin: FlaskClient, api: Clie
     (size,) = struct.unpack_from("<I", body)
     head, columns = orjson.loads(body[4 : 4 + size]), body[4 + size :]
     assert (4 + size) % 8 == 0
-    assert (head["count"], head["part"], head["whole"]) == (3, 2, 24)
+    assert (head["count"], head["percent"]) == (3, 8)
     ids = struct.unpack_from("<3I", columns, head["offsets"]["ids"])
     assert list(columns[head["offsets"]["levels"] :][:3]) == [0, 25, 0]
     asked = admin.get(f"/ui/map/hosts?by=use&class=PCPU&ids={','.join(map(str, ids))},4000000").json

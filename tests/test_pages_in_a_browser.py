@@ -31,7 +31,7 @@ PAGES = {
     "/ui/": "Overview",
     "/ui/map?by=use&class=VCPU&cluster=cloud": "4 hosts, use of VCPU",
     "/ui/map?by=stranded": "22 hosts (1 closed), stranded cores",
-    "/ui/figures": "Room and closed nodes",
+    "/ui/figures": "Room and states of nodes",
     "/ui/hosts?by=cores": "22 hosts, free whole cores",
     "/ui/nodes/edge/edge-01": "edge/edge-01",
     "/ui/why": "Where does it fit",
@@ -361,9 +361,9 @@ def test_room_says_what_is_closed_and_what_is_lost_without_some_hosts(
         page.goto(f"/ui/room?{urlencode({'query': NUMA, 'without': 'edge/edge-01'})}")
         heading, rest = page.inner_text("section[aria-labelledby=counted]").split("\n", 1)
         assert re.fullmatch(r"Room for \d+ to \d+ more, with these hosts for \d+ to \d+", heading)
-        assert re.match(r"\d+ of it on nodes with taints\.", rest.strip())
+        assert re.match(r"\d+ of it on tainted nodes\.", rest.strip())
         page.goto("/ui/figures")
-        assert re.search(r"\d+ on nodes with taints", page.inner_text("main"))
+        assert re.search(r"\d+ on tainted nodes", page.inner_text("main"))
         page.goto("/ui/room?query=resources%3DPCPU:4")
         page.click(".mend a")
         assert re.fullmatch(r"Room for \d+ more", page.inner_text("#counted"))

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import uuid
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
+from placement.client.plan_drawing import draw_plan
 from tests.client import Client, detail
 from tests.kubernetes import CLUSTER as EDGE
 from tests.kubernetes import add_nodes, cluster_of, pod_manifest
+from tests.questions import words
 
 pytestmark = pytest.mark.one_database
 
@@ -128,6 +133,23 @@ def test_what_was_not_claimed_here_keeps_amounts_traits_and_aggregates(api):
     (move,) = planned(api, {"empty": ["red-1"]})["moves"]
     assert (move["consumer"], move["kind"]) == (consumer, "guessed")
     assert move["to_allocations"] == {second: {"resources": {"VCPU": 3}}}
+
+
+def test_pages_and_commands_say_alike_which_moves_are_guessed(api, free_to_go):
+    page = api.get("/ui/moves?goal=free&free=1").text
+    assert "guessed" not in page, "the consumer was claimed by a query, which is kept"
+    known = api.provider("d", VCPU=8)
+    consumer = held(api, known, VCPU=3)
+    question = {"goal": "empty", "hosts": "d"}
+    page = words(api.get(f"/ui/moves?{urlencode(question)}").text)
+    printed = list(draw_plan(planned(api, {"empty": ["d"]}), io.StringIO()))
+    assert printed[1].endswith("(guessed)")
+    assert "rewrite (guessed)" in page
+    assert printed[2] == "guessed: its request is not known, so amounts, traits and aggregates are kept"
+    assert printed[2].partition(": ")[2] in page
+    table = api.get(f"/ui/moves?{urlencode({**question, 'format': 'csv'})}").text
+    (row,) = csv.DictReader(io.StringIO(table))
+    assert (row["consumer"], row["kind"]) == (consumer, "guessed")
 
 
 @pytest.mark.parametrize(("amount", "headers"), [(2, {"X-Placement-Move": "true"}), (4, {})])

@@ -15,6 +15,7 @@ import pytest
 
 from benchmarks.cloud import GPU, Cloud, CloudConsumer, CloudHost
 from benchmarks.wire import Wire
+from tests.browser import drawn, page_of
 from tests.questions import Question, assert_readable
 from tests.server import database_url, running_service
 
@@ -208,6 +209,61 @@ def test_a_host_is_emptied_onto_open_hosts_of_its_zone_without_gpus(filled: Fill
 def test_the_service_says_that_it_is_well(filled: FilledCloud):
     assert "read" in filled.asked().typed("status")
     assert "Ready" in filled.asked().opened("/ui/")
+
+
+# Which groups are on the map?
+
+_DRAWN_WORDS = """
+window.drawn = new Set();
+const write = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+  drawn.add(String(text)); write.call(this, text, ...rest);
+};
+"""
+
+
+def test_groups_on_the_map_have_names_that_people_know(filled: FilledCloud, browser: Any):
+    known = {"az1", "az2", "az3", "nfv", "gpu-a100"}
+    with page_of(browser, filled.url, viewport={"width": 1280, "height": 800}) as (page, complaints):
+        page.add_init_script(_DRAWN_WORDS)
+        drawn(page, "/ui/map?by=use&class=VCPU")
+        page.wait_for_function("drawn.size > 3")
+        written = set(page.evaluate("[...drawn]"))
+        assert {"in neither", " · 2 hosts"} <= written
+        names = {text for text in written if re.search("[a-z]", text) and "host" not in text}
+        assert names - {"in neither"} <= known
+        page.goto("/ui/")
+        (card,) = (text for text in page.locator("article.card").all_inner_texts() if "neither" in text)
+        assert card.splitlines()[:2] == ["Hosts in neither", "2 hosts"]
+        # An aggregate without a name is called by the first digits of its UUID, with the whole as title.
+        (link,) = page.locator("h3 a[title]").filter(has_text=re.compile("^[0-9a-f]{8}$")).all()
+        assert link.get_attribute("title").startswith(link.inner_text())
+        assert complaints == []
+
+
+# Does an answer fit on a telephone?
+
+_TABLES = """() => [...document.querySelectorAll("main .scroll")].map((around) => ({
+  name: around.getAttribute("aria-label"),
+  hidden: around.scrollWidth - around.clientWidth,
+  heights: [...new Set([...around.querySelectorAll("tbody tr")].map((row) => Math.round(row.offsetHeight)))],
+}))"""
+
+
+def test_tables_of_room_and_moves_fit_a_narrow_page(filled: FilledCloud, browser: Any):
+    host = next(host for host in filled.open_hosts("az1", "gpu"))
+    paths = [path for path in pages(filled.cloud) if path.startswith(("/ui/room", "/ui/moves"))]
+    paths += [_in_page("/ui/moves", goal="empty", hosts=host.name)]
+    with page_of(browser, filled.url, viewport={"width": 390, "height": 800}) as (page, complaints):
+        for path in paths:
+            drawn(page, path)
+            tables = page.evaluate(_TABLES)
+            assert tables, path
+            for table in tables:
+                assert table["hidden"] <= 0, (path, table)
+                # Names and amounts are alike, and so are rows, up to a line more where an amount is long.
+                assert max(table["heights"]) - min(table["heights"]) <= 24, (path, table)
+        assert complaints == []
 
 
 def pages(cloud: Cloud) -> list[str]:

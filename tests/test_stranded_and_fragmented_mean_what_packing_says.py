@@ -74,7 +74,7 @@ def test_figures_agree(seed: int) -> None:
     figures = measured(listed(providers))
     cores = told(COMMON).classes[world.classes["PCPU"]]
     assert (cores.free, cores.stranded) == (figures.free_cores, figures.stranded_cores)
-    everywhere = fleet.fleet_of(world.forest, frozenset())
+    everywhere = fleet.fleet_of(world.forest, ())
     shown = fleet.stranded_cores(
         world.forest, everywhere, world.classes["PCPU"], world.classes["MEMORY_MB"], COMMON_REQUEST
     )

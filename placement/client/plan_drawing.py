@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TextIO
 
 from placement.client.tree_drawing import bar
+from placement.common.titles import GUESSED_MOVES
 
 _OF = {"fit": "requests fit", "empty": "hosts are empty", "free": "more hosts are empty"}
-_GUESSED = "guessed: its request is not known, so amounts, traits and aggregates are kept"
 
 
 def draw_plan(plan: Mapping[str, Any], stdout: TextIO) -> Iterator[str]:
@@ -16,7 +16,7 @@ def draw_plan(plan: Mapping[str, Any], stdout: TextIO) -> Iterator[str]:
     yield summary(plan)
     yield from map(_move, list_moves(plan))
     if any(move["kind"] == "guessed" for move in plan["moves"]):
-        yield _GUESSED
+        yield GUESSED_MOVES
     for each in plan["left"]:
         yield f"stays {name_mover(each)}: {each['why']}"
     # Plans that older releases wrote count no watched kinds.

@@ -1,4 +1,4 @@
-"""What consumers and projects are called where people read: in few characters that tell them apart."""
+"""What consumers, projects and moves are called where people read: in few characters that tell them apart."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ _SERVER = "INSTANCE"
 # The ids that OpenStack gives projects and users, and UUIDs.
 _ID = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _DIGITS = 8
+GUESSED_MOVES = "guessed: its request is not known, so amounts, traits and aggregates are kept"
+"""What commands and pages say of the moves of consumers that were not claimed by a query."""
 
 
 def short_id(text: str) -> str:

@@ -176,8 +176,10 @@ class Hosts:
             for each in aggregates
         }
         sharing = view.sharing.of(view.forest, view.names.trait_ids[SHARING_TRAIT]).providers
-        # A host may be in several clusters; then it is shown in the one that was asked for.
-        preferred = {only[0]} if only else of_clusters
+        named = frozenset(each.id for each in aggregates if each.name)
+        # A host may be in several clusters; then it is shown in the one that was asked for. In no cluster, it
+        # is shown in an aggregate that people know by its name, before one that is a UUID.
+        preferred = [{only[0]} if only else of_clusters, named]
         fleet = forest_fleet.fleet_of(view.forest, preferred, only, sharing)
         open_hosts = self._forest.open_hosts(view)
         closed: list[int] = []

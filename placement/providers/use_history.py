@@ -23,6 +23,7 @@ import sqlalchemy as sa
 
 from placement.common.host_use import ALL_CPUS, ALL_MEMORY, NODE_CPU, CapacityUse, cpus, memory
 from placement.engine.domain import request_scope
+from placement.engine.domain.units import percent
 from placement.engine.forest.fleet import levels_of
 from placement.providers.fleet import Hosts, UsedCapacity
 from placement.providers.statements import clusters
@@ -136,11 +137,11 @@ class UseHistory:
                 for name, (capacity, used) in {**of_class, **_together(of_class)}.items():
                     # Groups that are gone count in the whole only.
                     if uuid in names and name in of_class:
-                        found[names[uuid]][name].append(Point(taken_at, _percent(used, capacity)))
+                        found[names[uuid]][name].append(Point(taken_at, percent(used, capacity)))
                     others = whole.get(name, (0, 0))
                     whole[name] = others[0] + used, others[1] + capacity
             for name, sums in whole.items():
-                found[None][name].append(Point(taken_at, _percent(*sums)))
+                found[None][name].append(Point(taken_at, percent(*sums)))
         return found
 
     def of_host(self, id_: int) -> Days:
@@ -169,10 +170,6 @@ def _together(of_class: Mapping[str, tuple[int, int]]) -> dict[str, CapacityUse]
     if NODE_CPU in resources:
         found[ALL_CPUS] = cpus(resources)
     return {name: use for name, use in found.items() if use.capacity}
-
-
-def _percent(used: float, capacity: float) -> int:
-    return round(100 * used / capacity)
 
 
 def _due(times: Sequence[int], taken_at: int) -> Sequence[int]:

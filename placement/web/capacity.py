@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from flask import Response
 
 from placement.allocations.world import NOTHING_DIFFERENT, WorldRequest
+from placement.common.titles import short_id
 from placement.engine.domain.errors import BODY, parameter
 from placement.engine.domain.units import each_once, name_of
 from placement.http import query_strings
@@ -18,7 +19,7 @@ from placement.planning import routes
 from placement.planning.capacity import BY, BY_AGGREGATE, BY_CLUSTER, BY_HOST, Planning, Question, RequestKind
 from placement.planning.counts import CapacityCount, HostCount, KindCapacity
 from placement.planning.schemas import KindRoomShownSchema
-from placement.pods.services.closed_nodes import ClosedNodes
+from placement.pods.services.closed_nodes import ClosedNode, ClosedNodes, Closure
 from placement.providers.fleet import COMMON_REQUEST
 from placement.web import requests, units
 from placement.web.answers import HTML, address, asked, refuse_others, wanted
@@ -44,25 +45,27 @@ def common_room(cluster: str | None, *, dedicated: bool) -> str:
 
 
 def room_for_common(cluster: str | None, *, dedicated: bool) -> tuple[CapacityCount, int]:
-    """Return how many more of the usual request fit, and how many of these at least on closed nodes."""
+    """Return how many more of the usual request fit, and how many of these at least on tainted nodes."""
     request = {"it": RequestKind(flavor=requests.flavor_document(_common(dedicated=dedicated)))}
     counted = service(Planning).capacity
     total = counted(Question(request, cluster, ()))["it"].total
-    closed = closed_hosts(cluster)
-    rooms = [counted(Question(request, name, (BY_HOST,)))["it"] for name in closed]
-    return total, sum(_on_closed(room, closed) for room in rooms)
+    tainted = [node for node in closed_nodes(cluster) if node.state == Closure.TAINTED]
+    rooms = [
+        counted(Question(request, name, (BY_HOST,)))["it"] for name in {node.cluster for node in tainted}
+    ]
+    return total, sum(_on_tainted(room, tainted) for room in rooms)
 
 
-def closed_hosts(cluster: str | None) -> dict[str, set[str]]:
-    """Return the hosts (uuids) of closed nodes by cluster; large clusters are left out."""
+def closed_nodes(cluster: str | None) -> list[ClosedNode]:
+    """Return the nodes that are not open, one for each reason; large clusters are left out."""
     seen = (each for each in clusters() if cluster in (None, each.name) and 0 < each.nodes <= MOST_NODES)
     names = [each.name for each in seen if may("clusters:nodes:show", each.name)]
-    found = {name: {node.provider for node in service(ClosedNodes).of(name)} for name in names}
-    return {name: hosts for name, hosts in found.items() if hosts}
+    return [node for name in names for node in service(ClosedNodes).of(name)]
 
 
-def _on_closed(kind_capacity: KindCapacity, closed: Mapping[str, set[str]]) -> int:
-    hosts = set[str]().union(*closed.values())
+def _on_tainted(kind_capacity: KindCapacity, nodes: Iterable[ClosedNode]) -> int:
+    """Return how many of a kind fit on those of the nodes that are tainted."""
+    hosts = {node.provider for node in nodes if node.state == Closure.TAINTED}
     return sum(host.lower for host in kind_capacity.hosts or () if host.uuid in hosts)
 
 
@@ -88,7 +91,7 @@ def _room() -> Response:
 
 
 def _beside(kind: str, given: Mapping[str, str], kind_capacity: KindCapacity | None) -> dict[str, Any]:
-    """Return what the page shows beside the room itself: groups, hosts, closed nodes, and what would help."""
+    """Return what the page shows beside the room itself: groups, hosts, tainted nodes, what would help."""
     cluster = given.get("cluster") or None
     is_html = wanted() == HTML
     # Nodes that are closed to pods have no room for a pod, and pods count with all that they use.
@@ -96,14 +99,14 @@ def _beside(kind: str, given: Mapping[str, str], kind_capacity: KindCapacity | N
     if kind_capacity is None:
         none: list[Any] = []
         return {
-            **{"counts_nodes": counts_nodes, "on_closed": 0, "mend": None},
+            **{"counts_nodes": counts_nodes, "on_tainted": 0, "mend": None},
             **{"groups": none, "hosts": none, "unlisted": 0},
         }
     hosts = _best(kind_capacity)
     needs_mend = is_html and kind == "query" and not kind_capacity.total.upper
     return {
         "counts_nodes": counts_nodes,
-        "on_closed": _on_closed(kind_capacity, closed_hosts(cluster)) if counts_nodes and is_html else 0,
+        "on_tainted": _on_tainted(kind_capacity, closed_nodes(cluster)) if counts_nodes and is_html else 0,
         "mend": requests.mend_of(given) if needs_mend else None,
         "groups": list(_groups(kind_capacity)),
         "hosts": hosts,
@@ -166,7 +169,7 @@ def _best(kind_capacity: KindCapacity) -> list[list[str]]:
 class GroupRoom(NamedTuple):
     """The room of a group of hosts in words; `stranded` is what is free and of no use to the request.
 
-    `uuid` is that of an aggregate with a name, else empty.
+    `uuid` is that of an aggregate, else empty.
     """
 
     name: str
@@ -186,7 +189,7 @@ def _groups(kind_capacity: KindCapacity) -> Iterator[GroupRoom]:
         *((room.place, "", room) for room in kind_capacity.clusters or ()),
     ]
     for room in kind_capacity.aggregates or ():
-        rooms.append((f"aggregate {room.name or room.place}", room.place if room.name else "", room))
+        rooms.append((f"aggregate {room.name or short_id(room.place)}", room.place, room))
     for name, uuid, room in rooms:
         amounts = {of: each.stranded for of, each in room.classes.items() if each.stranded}
         if kind_capacity.resources is None:

@@ -43,7 +43,7 @@ from placement.web.answers import (
 from placement.web.callers import clusters, may, require
 from placement.web.changes import history_of
 from placement.web.host_boxes import HostDrawing
-from placement.web.host_drawing import drawing_of
+from placement.web.host_drawing import OwnerSigns, drawing_of
 from placement.web.hosts import seen
 from placement.web.records import rows_of, since_and_last
 from placement.web.templating import escaped, page
@@ -171,7 +171,7 @@ def _consumer(uuid: str) -> Response:
         held=units.summary(units.summed(each["resources"] for each in holder["allocations"].values()))
         if holder
         else "",
-        drawn=_drawn(holder["allocations"] if holder and wanted() == HTML else ()),
+        drawn=_drawn(holder["allocations"] if holder and wanted() == HTML else (), normal),
         claimed=request.args.get("claimed"),
     )
 
@@ -183,14 +183,15 @@ class Drawn(NamedTuple):
     more: int
 
 
-def _drawn(uuids: Collection[str]) -> Drawn:
-    """Return the hosts of these providers that the caller may see, as drawn."""
+def _drawn(uuids: Collection[str], consumer: str) -> Drawn:
+    """Return the hosts of these providers that the caller may see, drawn; the consumer has the first sign."""
     roots = service(HostViews).roots_of(uuids) if uuids else []
-    hosts = []
+    hosts, signs = [], OwnerSigns()
+    signs.of(consumer)
     for root in roots[:_MOST_HOSTS]:
         with suppress(Forbidden, NotFound):
             host = seen(root)
-            hosts.append((host, drawing_of(host)))
+            hosts.append((host, drawing_of(host, signs=signs)))
     return Drawn(hosts, len(roots[_MOST_HOSTS:]))
 
 
@@ -247,7 +248,7 @@ def _pod(cluster: str, namespace: str, name: str) -> Response:
         pod=document,
         changes=None if history is None else rows_of(history),
         records=since_and_last(history or ()),
-        drawn=_drawn(places),
+        drawn=_drawn(places, document["consumer_uuid"]),
         sees_consumers=may("allocations:list"),
         claimed=request.args.get("claimed"),
     )

@@ -14,7 +14,9 @@ from typing import Any
 import orjson
 from flask import Response, request
 
+from placement.common.titles import short_id
 from placement.engine.domain.errors import BadRequest, NotFound, parameter
+from placement.engine.domain.units import percent
 from placement.http.context import service
 from placement.http.targets import cluster_of_query
 from placement.providers import fleet
@@ -164,13 +166,13 @@ def _rows(hosts: Sequence[Mapping[str, Any]], figure: fleet.FleetFigure) -> list
     """
     rows = []
     for each in hosts:
-        percent = each["percent"]
-        length, text = ("", "–") if percent is None else (str(min(percent, 100)), f"{percent} %")
+        level = each["percent"]
+        length, text = ("", "–") if level is None else (str(min(level, 100)), f"{level} %")
         # Much use is amber or red, as on the page of a host; free cores are green.
-        states = {fleet.FleetFigure.USE: units.alarm(percent or 0), fleet.FleetFigure.CORES: "free"}
+        states = {fleet.FleetFigure.USE: units.alarm(level or 0), fleet.FleetFigure.CORES: "free"}
         closed = each["state"] if each["state"] == OpenState.CLOSED else ""
         kind = closed if each["kind"] == "host" else each["kind"]
-        group = each["group"], units.shortened(each["group_name"])
+        group = each["group"], units.shortened(short_id(each["group_name"]))
         rows.append(
             (each["address"], each["name"], kind, *group, length, states.get(figure, ""), each["text"], text)
         )
@@ -196,7 +198,7 @@ def _data() -> Response:
             "offsets": offsets,
             "groups": [
                 {
-                    "name": group.shown,
+                    "name": short_id(group.shown),
                     "kind": group.kind,
                     "hosts": count,
                     "all": members.get(group.name, count),
@@ -206,8 +208,7 @@ def _data() -> Response:
             "by": given["by"],
             "class": given["class"],
             "label": given["label"],
-            "part": part,
-            "whole": whole,
+            "percent": percent(part, whole) if whole else None,
             "closed": found.closed,
         }
     )

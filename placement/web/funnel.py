@@ -44,6 +44,16 @@ def funnel(explanation: Mapping[str, Any]) -> list[FunnelStep]:
     return steps
 
 
+def hints(explanation: Mapping[str, Any]) -> list[str]:
+    """Return the hints of an explanation; the one on the class that ends first has units."""
+    margin = explanation.get("margin")
+    if margin is None:
+        return list(explanation["hints"])
+    name, requests = margin["resource_class"], units.counted(margin["room"], "such request")
+    free = f"{units.amount(margin['free'], name)} free on {units.counted(margin['hosts'], 'host')}"
+    return [f"{units.plain(name)} ends first: {free} with a candidate, room for {requests}"]
+
+
 def _words(stage: Mapping[str, Any]) -> tuple[str, str]:
     """Return the condition of a stage in words, and a remark."""
     text, group = stage["condition"], f"group {stage['group']}" if stage["group"] else ""

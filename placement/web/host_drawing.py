@@ -32,16 +32,36 @@ Lacks = Mapping[str, Mapping[str, str]]
 """What is missing, in words, by provider and class; the class is empty for what is no amount."""
 
 
-def drawing_of(host: HostView, lacks: Lacks | None = None) -> host_boxes.HostDrawing:
-    """Return the host as boxes."""
-    return _HostArtist(host, lacks or {}).drawn()
+class OwnerSigns:
+    """The signs of owners on one page: a letter and a colour for each consumer, the same on every drawing."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def of(self, consumer: str) -> tuple[str, int]:
+        """Return the letter and the colour of a consumer; a new one gets the next."""
+        number, letters = self._numbers.setdefault(consumer, len(self._numbers)), ""
+        rest = number + 1
+        while rest:
+            # A to Z, then AA and so on.
+            rest, digit = divmod(rest - 1, 26)
+            letters = chr(ord("A") + digit) + letters
+        return letters, number % _COLOURS
+
+
+def drawing_of(
+    host: HostView, lacks: Lacks | None = None, signs: OwnerSigns | None = None
+) -> host_boxes.HostDrawing:
+    """Return the host as boxes; `signs` are those of the page, where it has several drawings."""
+    return _HostArtist(host, lacks or {}, signs or OwnerSigns()).drawn()
 
 
 class _HostArtist:
     """A host on the way to its drawing."""
 
-    def __init__(self, host: HostView, lacks: Lacks) -> None:
+    def __init__(self, host: HostView, lacks: Lacks, signs: OwnerSigns) -> None:
         self._host = host
+        self._signs = signs
         self._lacks = lacks
         self._view = host.view
         self._below: dict[int, list[TreeMember]] = {}
@@ -112,13 +132,7 @@ class _HostArtist:
         return owner
 
     def _new_owner(self, consumer: str, title: str) -> host_boxes.DrawnOwner:
-        number, letters = len(self._owners), ""
-        rest = number + 1
-        while rest:
-            # A to Z, then AA and so on.
-            rest, digit = divmod(rest - 1, 26)
-            letters = chr(ord("A") + digit) + letters
-        owner = self._owners[consumer] = host_boxes.DrawnOwner(consumer, letters, number % _COLOURS, title)
+        owner = self._owners[consumer] = host_boxes.DrawnOwner(consumer, *self._signs.of(consumer), title)
         return owner
 
     def _box(self, member: TreeMember, kind: str) -> host_boxes.Box:

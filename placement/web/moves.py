@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 from flask import Response
 
 from placement.allocations.holdings import Holdings
-from placement.common.titles import consumer_title
+from placement.common.titles import GUESSED_MOVES, consumer_title
 from placement.engine.domain.errors import BadRequest, parameter
 from placement.http.context import component, service
 from placement.http.schemas import dump
 from placement.http.targets import cluster_of_query
+from placement.planning.consumers import GUESSED
 from placement.planning.goal_results import TIME_UP
 from placement.planning.limits import USUAL_MOVES, PlanLimits
 from placement.planning.plans import (
@@ -53,7 +54,7 @@ HOW = {
 _DONE = {FIT: ("make room for", "request"), EMPTY: ("empty", "host"), FREE: ("free", "host")}
 _MOST = 1000
 _LEFT_SHOWN = 50
-_COLUMNS = ("step", "consumer", "project", "user", "from", "to", "by", "pod", "cpuset")
+_COLUMNS = ("step", "consumer", "project", "user", "from", "to", "by", "pod", "cpuset", "kind")
 # The fields that show that the form is filled in; each goal reads some of them.
 _FILLED = ("query", "vcpus", "pod", "hosts", "free")
 
@@ -97,8 +98,9 @@ def _moves() -> Response:
 def _moves_of(plan: Plan | None) -> dict[str, Any]:
     """Return the moves of a plan, how each kind of them is made, and the consumers that stay."""
     if plan is None:
-        return {"moves": [], "left": [], "how": {}}
+        return {"moves": [], "left": [], "how": {}, "guessed": None}
     return {
+        "guessed": GUESSED_MOVES if any(move.kind == GUESSED for move in plan.moves) else None,
         "moves": [PlannedMove(move, units.summed(move.after.values())) for move in plan.moves],
         "left": list(_left(plan)),
         "how": {by: HOW[by] for by in HOW if any(move.by == by for move in plan.moves)},
@@ -214,4 +216,4 @@ def _rows(plan: Plan, names: Mapping[str, str]) -> Iterator[Sequence[Any]]:
         pod = None if move.pod is None else f"{move.pod.cluster}/{move.pod.namespace}/{move.pod.name}"
         hosts = (names.get(move.from_host, move.from_host), names.get(move.to_host, move.to_host))
         cpuset = None if move.pod is None else move.pod.cpuset
-        yield step, move.consumer, move.project_id, move.user_id, *hosts, move.by, pod, cpuset
+        yield step, move.consumer, move.project_id, move.user_id, *hosts, move.by, pod, cpuset, move.kind

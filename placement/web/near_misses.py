@@ -47,21 +47,38 @@ def _sentences(misses: Sequence[Mapping[str, Any]], host: str) -> Iterator[str]:
     """Yield what the providers of a host lack; providers that lack the same share a sentence."""
     alike: dict[tuple[str, int, int], list[str]] = {}
     for miss in misses:
-        shortages = miss.get("shortages", ())
-        if (
-            len(shortages) == 1
-            and shortages[0]["reason"] == Reason.AMOUNT
-            and "resource_provider" in shortages[0]
-        ):
-            of = shortages[0]
-            key = of["resource_class"], of["wanted"], of["free"]
-            alike.setdefault(key, []).append(without_host(of["resource_provider"]["name"] or "", host))
-        else:
-            yield from miss["sentences"]
+        shortages, sentences = miss.get("shortages", ()), miss["sentences"]
+        # Several shortages of a node are in the words of Kubernetes, each amount once.
+        if len(shortages) != len(sentences) or ("reasons" in miss and len(shortages) > 1):
+            yield from sentences
+            continue
+        for of, sentence in zip(shortages, sentences, strict=True):
+            if of["reason"] == Reason.AMOUNT:
+                key = of["resource_class"], of["wanted"], of["free"]
+                place = of.get("resource_provider")
+                name = without_host(place["name"] or "", host) if place else "several providers"
+                alike.setdefault(key, []).append(name)
+            else:
+                yield _with_units(sentence, of)
     for (name, wanted, free), providers in alike.items():
         missing = units.amount_of(wanted - free, name)
         on = units.listed(providers, 1)
         yield f"{missing} missing: {units.share(free, wanted, name)} free on {on}"
+
+
+def _with_units(sentence: str, shortage: Mapping[str, Any]) -> str:
+    """Return a sentence on a shortage with units in place of the plain amounts of its class."""
+    name = shortage.get("resource_class")
+    if name is None:
+        return sentence
+    for part in ("missing", "wanted"):
+        if part in shortage:
+            plain = f"{shortage[part]} {name}"
+            free = shortage.get("free", 0)
+            shared = f"{units.share(free, shortage[part], name)} of {units.plain(name)}"
+            sentence = sentence.replace(f"{free} of {plain}", shared)
+            sentence = sentence.replace(plain, units.amount_of(shortage[part], name))
+    return sentence
 
 
 def _marking(path: str, misses: Sequence[Mapping[str, Any]]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Any
 
 from flask import Response
@@ -21,7 +21,7 @@ from placement.providers.use_history import UseHistory
 from placement.web import units
 from placement.web.answers import shown
 from placement.web.callers import caller_clusters, clusters, may
-from placement.web.capacity import MOST_NODES, closed_hosts, common_room, room_for_common
+from placement.web.capacity import MOST_NODES, closed_nodes, common_room, room_for_common
 from placement.web.changes import refused_now
 from placement.web.fleet_map import chosen
 from placement.web.records import ChangeRow, rows_of
@@ -115,21 +115,27 @@ def _counted() -> Response:
     sees_room = may("capacity:show", only)
     seen = [each for each in clusters() if each.nodes and may("clusters:nodes:show", each.name)]
     small = [each.name for each in seen if each.nodes <= MOST_NODES]
-    room, on_closed = room_for_common(only, dedicated=dedicated) if sees_room else (None, 0)
+    room, on_tainted = room_for_common(only, dedicated=dedicated) if sees_room else (None, 0)
+    # A node has several taints, and several reasons, but is in each state once.
+    not_open = {(node.provider, str(node.state)) for node in closed_nodes(only)}
     document = {
         "room": None if room is None else room.lower,
         "room_at_most": None if room is None else room.upper,
-        "room_on_closed_nodes": on_closed,
-        "closed_nodes": sum(map(len, closed_hosts(only).values())),
+        "room_on_tainted_nodes": on_tainted,
+        "nodes_not_open": len({node for node, _ in not_open}),
+        "states": dict(sorted(Counter(state for _, state in not_open).items())),
         "nodes": sum(each.nodes for each in seen if each.name in small),
         "large_clusters": len(seen) - len(small),
     }
-    table = (tuple(document), [tuple(document.values())])
+    # The words of `placement node list`.
+    states = ", ".join(f"{units.number(count)} {state}" for state, count in document["states"].items())
+    table = (tuple(document), [tuple({**document, "states": states}.values())])
     return shown(
         "figures.html",
         document,
         table,
         cluster=only,
+        states=states,
         room=common_room(only, dedicated=dedicated),
         common=_words_for_common(dedicated=dedicated),
     )

@@ -13,8 +13,9 @@ from werkzeug.exceptions import HTTPException
 
 from placement import DISTRIBUTION
 from placement.common.documents import MOST_FORM_BYTES, MOST_FORM_FIELDS
-from placement.common.titles import consumer_title
+from placement.common.titles import consumer_title, short_id
 from placement.engine.domain.errors import BadRequest, NotFound, PlacementError
+from placement.engine.domain.units import percent
 from placement.flavors.nova.problems import FlavorRefused
 from placement.http import bodies, context
 from placement.http.context import service
@@ -153,7 +154,8 @@ def attach(application: Flask) -> None:
         "shared": units.shared,
         "pairs": units.pairs,
         "summary": units.summary,
-        "percent": units.percent,
+        "percent": percent,
+        "short_id": short_id,
         "day_line": day_line,
         "version": importlib.metadata.version(DISTRIBUTION),
     }

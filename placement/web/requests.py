@@ -35,7 +35,7 @@ from placement.web.answers import HTML, PageTable, address, asked, refuse_others
 from placement.web.callers import clusters, may, require
 from placement.web.candidate_hosts import by_host
 from placement.web.examples import Example, examples
-from placement.web.funnel import funnel
+from placement.web.funnel import funnel, hints
 from placement.web.mending import Mend, hopeless, mend, query_text
 from placement.web.mistakes import Mistake, is_of_query, mistake
 from placement.web.near_misses import missed_hosts
@@ -192,6 +192,7 @@ def _drawn(found: SearchFound, given: Mapping[str, str]) -> dict[str, Any]:
     explanation = found.document["explanation"]
     missed = missed_hosts(explanation["nearest"], found.places)
     drawn: dict[str, Any] = {"missed": missed, "steps": funnel(explanation), "called": {}}
+    drawn["hints"] = hints(explanation)
     if found.search is not None:
         snapshot = service(Hosts).look(found.cluster)
         given_by = {each["host"]["uuid"] for each in found.document["candidates"]}

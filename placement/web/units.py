@@ -16,6 +16,9 @@ _ALL_PODS = {NODE_CPU: "CPU, all pods", NODE_MEMORY: "Memory, all pods"}
 _FIRST = (NODE_CPU, NODE_MEMORY, "PCPU", "VCPU", "MEMORY_MB", "DISK_GB")
 _LONGEST_NAME, _KEPT = 24, 11
 _HIGH = 90
+_NARROW = "\N{NARROW NO-BREAK SPACE}"
+# A MiB is 0.001 GiB.
+_MOST_PLACES = 3
 _PAIR = Markup('<span class="pair">{} <span class="note">{}</span></span>')
 _PLURALS = ("pieces", "pods", "contexts")
 
@@ -32,7 +35,13 @@ def amount(value: float, resource_class: str) -> str:
 def share(part: float, whole: float, resource_class: str) -> str:
     """Return a part of a whole with their unit: `3 of 12 CPU`."""
     unit = unit_of(resource_class)
-    return f"{number(part / unit.divisor)} of {number(whole / unit.divisor)} {unit.name}"
+    of, value, places = number(whole / unit.divisor), part / unit.divisor, 0
+    text = number(value)
+    # Neither all nor nothing: 511.9 of 512 GiB are not 512 of 512 GiB.
+    while part not in (0, whole) and text in ("0", of) and places < _MOST_PLACES:
+        places += 1
+        text = f"{value:,.{places}f}".replace(",", _NARROW).rstrip("0").rstrip(".")
+    return f"{text} of {of} {unit.name}"
 
 
 def amount_of(value: float, resource_class: str) -> str:
@@ -52,12 +61,7 @@ def number(value: float) -> str:
     places = 0 if value == int(value) or abs(value) >= 100 else 1 if abs(value) >= 10 else 2
     text = f"{value:,.{places}f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
-    return text.replace(",", "\N{NARROW NO-BREAK SPACE}")
-
-
-def percent(part: float, whole: float) -> int:
-    """Return a part of a whole in percent, rounded; 0 of nothing."""
-    return round(100 * part / whole) if whole else 0
+    return text.replace(",", _NARROW)
 
 
 def alarm(percent: int) -> str:

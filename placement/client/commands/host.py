@@ -12,6 +12,7 @@ from placement.client.cells import TextCell
 from placement.client.command import Listing
 from placement.client.tables import ShownTable
 from placement.common.host_use import CapacityUse, cpus, dedicated_cpus, disk, memory, shared_cpus
+from placement.engine.domain.units import percent
 
 HOSTS = "/ext/v1/hosts"
 _SHOWN = 50
@@ -23,8 +24,10 @@ _COLUMNS = (
 
 def share(use: CapacityUse) -> TextCell:
     """Return a cell of a use in percent of the capacity, empty without a capacity."""
-    percent = round(100 * use.used / use.capacity) if use.capacity else None
-    return TextCell(percent, () if percent is None else (f"{percent}%",))
+    if not use.capacity:
+        return TextCell(None, ())
+    level = percent(use.used, use.capacity)
+    return TextCell(level, (f"{level}%",))
 
 
 def number(amount: float) -> TextCell:

@@ -60,6 +60,25 @@ def unit_of(resource_class: str) -> Unit:
     return next((unit for end, unit in _BY_END.items() if resource_class.endswith(end)), PIECES)
 
 
+def rounded_share(part: float, whole: float, steps: int) -> int:
+    """Return a part of a whole in steps, rounded half up; 0 of nothing.
+
+    Only nothing is 0 and only the whole is `steps`: 367 of 368 are 99 %, and 1 of 368 is 1 %. More than the
+    whole is more than `steps`.
+    """
+    if part <= 0 or whole <= 0:
+        return 0
+    rounded = int((2 * steps * part + whole) // (2 * whole))
+    if part == whole:
+        return steps
+    return max(rounded, steps + 1) if part > whole else min(max(rounded, 1), steps - 1)
+
+
+def percent(part: float, whole: float) -> int:
+    """Return a part of a whole in percent, as `rounded_share` rounds it."""
+    return rounded_share(part, whole, 100)
+
+
 # Resources of Kubernetes that are no pieces; extended resources are, whatever their classes end in.
 _CPUS = frozenset({"cpu", "kubernetes.io/batch-cpu", "kubernetes.io/mid-cpu"})
 _BYTES = frozenset(

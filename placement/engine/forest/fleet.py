@@ -19,7 +19,7 @@ NOTHING = 255
 """The level of a tree that has none of what is shown."""
 
 
-_MOST_LEVEL = 200
+_ALL, _MOST_LEVEL = 100, 200
 
 
 _ENDLESS = 2**62
@@ -28,7 +28,7 @@ _ENDLESS = 2**62
 class Fleet(NamedTuple):
     """A list of trees in the order of their groups, in each group hosts before shared storage, by storage id.
 
-    `groups` are the aggregates that trees are counted for (`by_aggregate`); `group_of` is the place of each
+    `groups` are the aggregates that trees are counted for (`groups_of_sets`); `group_of` is the place of each
     tree's group among these. `is_storage` says which trees are no hosts.
     """
 
@@ -73,10 +73,12 @@ class TreeShares(NamedTuple):
 
     @property
     def levels(self) -> Rows:
-        """The part in percent of the whole, rounded; at most 200, or NOTHING."""
+        """The part in percent of the whole, rounded as `rounded_share` does; at most 200, or NOTHING."""
         whole = np.maximum(self.whole, 1)
-        percent = np.minimum((200 * self.part.astype(np.float64) + whole) // (2 * whole), _MOST_LEVEL)
-        levels: Rows = np.where(self.whole > 0, np.maximum(percent, 0), NOTHING).astype(np.intp)
+        rounded = (2 * _ALL * self.part.astype(np.float64) + whole) // (2 * whole)
+        percent = np.where(self.part < whole, np.clip(rounded, 1, _ALL - 1), np.maximum(rounded, _ALL + 1))
+        percent = np.where(self.part == whole, _ALL, np.where(self.part <= 0, 0, percent))
+        levels: Rows = np.where(self.whole > 0, np.minimum(percent, _MOST_LEVEL), NOTHING).astype(np.intp)
         return levels
 
     @property
@@ -112,9 +114,12 @@ class TreeShares(NamedTuple):
 
 
 def fleet_of(
-    forest: Forest, preferred: Collection[int], only: Collection[int] = (), sharing: Indices | None = None
+    forest: Forest,
+    preferred: Sequence[Collection[int]],
+    only: Collection[int] = (),
+    sharing: Indices | None = None,
 ) -> Fleet:
-    """Return all trees, or trees with a root in all aggregates of `only`; `preferred` as in `by_aggregate`.
+    """Return all trees, or trees with a root in all aggregates of `only`; `preferred` as in `groups_of_sets`.
 
     A tree with a root in `sharing` is shared storage, each other one is a host.
     """

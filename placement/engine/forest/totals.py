@@ -6,7 +6,7 @@ oldest one. So the groups together are the whole.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +30,7 @@ class GroupTotals(NamedTuple):
 
 def by_aggregate(forest: Forest, preferred: Collection[int]) -> list[GroupTotals]:
     """Return the sums by aggregate of the roots; trees in no aggregate are the group NO_AGGREGATE."""
-    groups, group_of_set = groups_of_sets(forest, preferred)
+    groups, group_of_set = groups_of_sets(forest, [preferred])
     roots = np.maximum(forest.providers.root[: forest.count], 0)
     return _sums(forest, groups, group_of_set[forest.aggregates.numbers[roots]])
 
@@ -51,12 +51,15 @@ def by_every_aggregate(forest: Forest) -> list[GroupTotals]:
     return list(found.values())
 
 
-def groups_of_sets(forest: Forest, preferred: Collection[int]) -> tuple[list[int], Rows]:
-    """Return all groups, and for each distinct set of aggregates the place of its group."""
-    chosen = [
-        min((id_ for id_ in ids if id_ in preferred), default=min(ids, default=NO_AGGREGATE))
-        for ids in forest.aggregates.sets
-    ]
+def groups_of_sets(forest: Forest, preferred: Sequence[Collection[int]]) -> tuple[list[int], Rows]:
+    """Return all groups, and for each distinct set of aggregates the place of its group.
+
+    The group is the oldest aggregate of the first of `preferred` that has some, else the oldest of all.
+    """
+    chosen = []
+    for ids in forest.aggregates.sets:
+        kinds = ([id_ for id_ in ids if id_ in kind] for kind in preferred)
+        chosen.append(min(next(filter(None, kinds), ids), default=NO_AGGREGATE))
     groups, group_of_set = np.unique(np.array(chosen, np.int64), return_inverse=True)
     return groups.tolist(), group_of_set
 

@@ -14,15 +14,6 @@ from placement.pods.state.node_info import NodeInfo
 from placement.pods.store.cache import ClusterCache
 
 
-class ClosedNode(NamedTuple):
-    """A node that refuses some pods, or all, for another reason than room; `provider` is its host's uuid."""
-
-    cluster: str
-    node: str
-    provider: str
-    why: str
-
-
 class Closure(StrEnum):
     """A reason why a node takes no pods, or only some."""
 
@@ -30,6 +21,16 @@ class Closure(StrEnum):
     CORDONED = "cordoned"
     TAINTED = "tainted"
     UNREADABLE = "unreadable"
+
+
+class ClosedNode(NamedTuple):
+    """A node that refuses some pods, or all, for another reason than room; `provider` is its host's uuid."""
+
+    cluster: str
+    node: str
+    provider: str
+    state: Closure
+    why: str
 
 
 class NodeState(NamedTuple):
@@ -49,10 +50,15 @@ class ClosedNodes:
         self._cluster_cache = cluster_cache
 
     def of(self, cluster: str) -> list[ClosedNode]:
-        """Return the nodes of a cluster that refuse pods, by name. Raises NotFound, Unavailable."""
+        """Return the nodes of a cluster that refuse pods, by name, one for each reason.
+
+        Raises NotFound, Unavailable.
+        """
         nodes = sorted(self._cluster_cache.snapshot(cluster).nodes.values(), key=lambda node: node.name)
         return [
-            ClosedNode(cluster, node.name, node.root_uuid, why) for node in nodes for _, why in closures(node)
+            ClosedNode(cluster, node.name, node.root_uuid, state, why)
+            for node in nodes
+            for state, why in closures(node)
         ]
 
     def states(self, cluster: str) -> dict[str, NodeState]:

@@ -14,14 +14,14 @@ const MOST_SCALE = 160, FRESH_SECONDS = 15, NUMBERS_FROM = 30, LARGEST_CELL = 96
 // Smaller cells are not seen; a map grows for them, up to a height that is still scrolled through.
 const LEAST_CELL = 8, TALLEST = 1600;
 // Above each block of a group its name, which wants some width; between blocks a gap; around all a margin.
-const TITLE = 22, LEAST_BLOCK = 120, GAP = 16, MARGIN = 12;
-// Of a name so many characters are shown at least; then there may be no width for the number of hosts.
-const SHORTEST_NAME = 8;
+const TITLE = 22, LEAST_BLOCK = 150, GAP = 16, MARGIN = 12;
+// Of a name so many characters are shown at least, and the number of hosts only where there is width for both.
+const SHORTEST_NAME = 12;
 // Rows that the blocks beside each other may have.
 const ROWS = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 26, 32];
 
 const FONT = "Inter, system-ui, sans-serif";
-const NAMES = { none: "in neither cluster nor aggregate" };
+const NAMES = { none: "in neither" };
 
 const isDark = () => {
   const theme = document.documentElement.dataset.theme;
@@ -84,8 +84,7 @@ class FleetMap {
     const hosts = head.groups.reduce((sum, group) => sum + group.hosts, 0), storage = head.count - hosts;
     if (!head.count) this.say("There are no hosts.");
     else if (this.cursor < 0) this.say(`${counted(hosts, "host")}${storage ? ` and ${grouped(storage)} of shared storage` : ""}.`);
-    const percent = head.whole ? Math.round(100 * head.part / head.whole) : 0;
-    this.around.querySelector(".map-total").textContent = head.whole ? `All together: ${percent} %` : "";
+    this.around.querySelector(".map-total").textContent = head.percent === null ? "" : `All together: ${head.percent} %`;
     this.around.dataset.drawn = head.count;
     this.around.dataset.cell = Math.floor(this.widest);
   }

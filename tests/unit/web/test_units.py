@@ -32,7 +32,12 @@ def test_an_amount_has_its_unit(value: int, resource_class: str, text: str):
 
 def test_parts_of_wholes():
     assert units.share(512, 2048, "MEMORY_MB") == "0.5 of 2 GiB"
-    assert (units.percent(1, 3), units.percent(1, 0)) == (33, 0)
+    # What is not all, and not nothing, is not called so.
+    assert units.share(524_200, 524_288, "MEMORY_MB") == "511.9 of 512 GiB"
+    assert units.share(524_287, 524_288, "MEMORY_MB") == "511.999 of 512 GiB"
+    assert units.share(1, 524_288, "MEMORY_MB") == "0.001 of 512 GiB"
+    assert units.share(0, 524_288, "MEMORY_MB") == "0 of 512 GiB"
+    assert units.share(524_289, 524_288, "MEMORY_MB") == "512.001 of 512 GiB"
     assert units.plain("CUSTOM_INTEL_COM") == "INTEL_COM"
     overdrawn = Overdrawn(Place("", "CUSTOM_BATCH_CPU"), 4000, 0, 3200)
     assert units.in_units(overdrawn) == "pods hold 4 CPU of BATCH_CPU of the host, which offers 3.2 CPU"

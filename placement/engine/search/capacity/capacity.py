@@ -14,6 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from placement.engine.domain.units import rounded_share
 from placement.engine.forest.arrays import Amounts, Mask, Rows
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.sharing import SharingMap
@@ -28,6 +29,7 @@ from placement.engine.search.query import ForestQuery
 
 ClassT = TypeVar("ClassT", int, str)
 """The id of a resource class, or its name."""
+_TEN_THOUSANDTHS = 10_000
 
 
 class Capacity:
@@ -252,7 +254,7 @@ class Summary(Generic[ClassT]):
     @property
     def fragmentation(self) -> float:
         """Return the share of `ideal` that cannot be placed, by the lower bound."""
-        return round(max(0.0, 1 - self.lower / self.ideal), 4) if self.ideal else 0.0
+        return rounded_share(self.ideal - self.lower, self.ideal, _TEN_THOUSANDTHS) / _TEN_THOUSANDTHS
 
 
 def summary_of(

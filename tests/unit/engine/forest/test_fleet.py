@@ -2,6 +2,7 @@
 
 import random
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 
@@ -37,7 +38,7 @@ def provider(id_: int, parent: int | None, root: int, held: dict[int, tuple[int,
 
 
 def of(forest: Forest, *only: int) -> Fleet:
-    return fleet_of(forest.snapshot(), {CLUSTER}, only)
+    return fleet_of(forest.snapshot(), [{CLUSTER}], only)
 
 
 def test_hosts_come_group_by_group_and_each_once():
@@ -58,11 +59,21 @@ def test_hosts_come_group_by_group_and_each_once():
     assert places_of(all_, [6, 99, 1]) == [6, None, 0]
 
 
+def test_a_host_is_in_the_first_kind_of_group_that_it_has_one_of():
+    forest = Forest()
+    rows = [provider(id_, None, id_, {DISK: (10, id_)}) for id_ in range(1, 6)]
+    sets = ({3, 4, 9}, {3, 4}, {3, 9}, {3}, set())
+    forest.apply([replace(each, aggregate_ids=frozenset(ids)) for each, ids in zip(rows, sets, strict=True)])
+    found = fleet_of(forest.snapshot(), ({9}, {4}))
+    groups = {int(id_): found.groups[at] for id_, at in zip(found.ids, found.group_of, strict=True)}
+    assert groups == {1: 9, 2: 4, 3: 9, 4: 3, 5: NO_AGGREGATE}
+
+
 def test_shared_storage_comes_last_in_its_group_and_is_no_host():
     forest = Forest()
     forest.apply([provider(id_, None, id_, {DISK: (10, id_)}) for id_ in range(1, 6)])
     rows = forest.rows_of(np.array([1, 2]))
-    all_ = fleet_of(forest.snapshot(), {CLUSTER}, sharing=rows)
+    all_ = fleet_of(forest.snapshot(), [{CLUSTER}], sharing=rows)
     assert all_.ids.tolist() == [3, 5, 1, 4, 2]
     assert all_.counts() == [2, 1]
     assert all_.storage == 2
