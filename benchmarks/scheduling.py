@@ -3,11 +3,12 @@
 PLACEMENT_TEST_KUBERNETES=DIRECTORY python -m benchmarks.scheduling              200 nodes, 1,000 pods
 PLACEMENT_TEST_KUBERNETES=DIRECTORY python -m benchmarks.scheduling --nodes 500 --rounds 3
 
-The directory has etcd, kube-apiserver, kube-scheduler and kubectl. Nodes have 64 CPUs and no kubelet. All pods
-wait when the scheduler starts. They are scheduled by `alone`, kube-scheduler without this service; by
-`extender`, kube-scheduler that asks it; by `loop`, which is `placement schedule kubernetes` on nodes of its own, or
-`shared`; and by `gate`, the loop with kube-scheduler behind it. The ways take turns, round by round, on one Kubernetes.
-The service has two workers on PostgreSQL. Time is that of all processes together, of etcd to the loop.
+The directory has etcd, kube-apiserver, kube-scheduler and kubectl. Nodes have 64 CPUs and no kubelet. All
+pods wait when the scheduler starts. They are scheduled by `alone`, kube-scheduler without this service; by
+`extender`, kube-scheduler that asks it; by `loop`, which is `placement schedule kubernetes` on nodes of its
+own, or `shared`; and by `gate`, the loop with kube-scheduler behind it. The ways take turns, round by
+round, on one Kubernetes. The service has two workers on PostgreSQL. Time is that of all processes together,
+of etcd to the loop.
 """
 
 from __future__ import annotations
