@@ -2,7 +2,7 @@
 
 kube-scheduler asks an extender about the nodes that passed all of its own filters. So one attempt says what
 it decides about each node. No pod is ever bound, so pods that wait do not change what is said of others.
-Source: k8s.io/kube-scheduler/extender/v1.
+Source: k8s.io/kube-scheduler, extender/v1.
 """
 
 from __future__ import annotations

@@ -259,7 +259,7 @@ class TopologySpread(BetweenPods):
 
 
 def _staying(columns: NodeColumns, placed: PlacedPods, constraint: SpreadConstraint) -> Amounts:
-    """Return how many pods that a constraint selects and that nobody deletes are on each node.
+    """Return how many pods that a constraint selects, and that are not being deleted, are on each node.
 
     An empty selector counts none, as in kube-scheduler 1.36, though it selects every pod; 1.20 counted all.
     """
