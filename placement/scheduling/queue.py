@@ -107,7 +107,10 @@ class SchedulingQueue:
         return self._entries.get(uid)
 
     def put(self, pod: PendingPod) -> None:
-        """Add a pod that came, or that changed, which is tried at once. A taken pod stays taken."""
+        """Add a pod that came, or that changed, which is tried at once. A taken pod stays taken.
+
+        A change that decides nothing, such as what the loop itself tells a pod, moves it nowhere.
+        """
         entry = self._entries.get(pod.id.uid)
         if entry is None:
             entry = Entry(pod, next(self._numbers), self._now())
@@ -115,10 +118,12 @@ class SchedulingQueue:
             self._names.setdefault((pod.id.namespace, pod.id.name), set()).add(pod.id.uid)
             self._places[entry.place] += 1
         else:
-            if entry.pod == pod:
-                return
-            self._leave(entry)
+            is_same = (entry.pod.shape, entry.pod.other_gates) == (pod.shape, pod.other_gates)
+            if not is_same:
+                self._leave(entry)
             entry.pod = pod
+            if is_same:
+                return
         group = self._groups.setdefault(entry.group, _Group())
         group.members[pod.id.uid] = entry
         group.parked += entry.place is Place.PARKED
