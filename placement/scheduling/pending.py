@@ -66,6 +66,13 @@ class PendingPod:
     def title(self) -> str:
         return f"{self.id.namespace}/{self.id.name}"
 
+    @property
+    def needs_pods(self) -> bool:
+        """Return whether pods that come elsewhere may help it: it wants to be near some, or spread."""
+        spec = _mapping(self.manifest.get("spec"))
+        near = _mapping(_mapping(spec.get("affinity")).get("podAffinity"))
+        return bool(near or spec.get("topologySpreadConstraints"))
+
 
 def read_pending(key: Key, watched: WatchedObject, schedulers: Collection[str]) -> PendingPod | None:
     """Return the pod if it waits for the loop, or was pinned by it; None for every other pod.
@@ -80,9 +87,12 @@ def read_pending(key: Key, watched: WatchedObject, schedulers: Collection[str]) 
         return None
     gates = _names(spec.get("schedulingGates"))
     pinned_to = pinned_node(manifest)
-    if spec.get("schedulerName") in schedulers:
+    if CHOOSE_GATE in gates:
+        # Kubernetes binds no pod that has a gate, whoever schedules it.
+        way = Way.GATE
+    elif spec.get("schedulerName") in schedulers:
         way = Way.BINDING
-    elif CHOOSE_GATE in gates or pinned_to:
+    elif pinned_to:
         way = Way.GATE
     else:
         return None

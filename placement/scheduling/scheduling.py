@@ -68,7 +68,7 @@ class Scheduling:
             store.get,
             Binder(writing, service, rivals, allow, inbox.finished),
             teller,
-            Evictions(writing, service, teller, is_there),
+            Evictions(writing, service, teller, is_there, allow),
             Volumes(writing),
             rivals,
             PinnedPods(writing, teller, journal, replaces=replaces),
