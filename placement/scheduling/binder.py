@@ -19,7 +19,7 @@ from placement.client.client import ServiceError
 from placement.common.manifest import CHOOSE_GATE, PINNED
 from placement.common.pod_identity import canonical_uid
 from placement.engine.domain.errors import PlacementError
-from placement.scheduling.pending import PendingPod, Way
+from placement.scheduling.pending import PendingPod, BindingWay
 from placement.scheduling.rivals import Rivals
 from placement.scheduling.tailoring import on_node, required
 from placement.sync.api_server import NOT_FOUND, ApiServer, ApiServerError, object_path, pods_path
@@ -34,7 +34,7 @@ _TOO_MANY_REQUESTS = 429
 _MOST_PATCHES = 5
 
 
-class Result(StrEnum):
+class BindingResult(StrEnum):
     """What became of a pod that had a place."""
 
     BOUND = "bound"
@@ -56,15 +56,15 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BindingOutcome:
     """The outcome for a claim; `text` says why it is not bound."""
 
     claim: Claim
-    result: Result
+    result: BindingResult
     text: str = ""
 
 
-class Binder:
+class PodBinder:
     """The threads that bind; `done` is called by them with each outcome."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Binder:
         service: ServiceCluster,
         rivals: Rivals,
         allow: Callable[[], None],
-        done: Callable[[Bound], None],
+        done: Callable[[BindingOutcome], None],
     ) -> None:
         self._api_server = api_server
         self._service = service
@@ -98,22 +98,22 @@ class Binder:
             bound = self._bound(claim)
         except PlacementError as error:
             # The claim stays: the next attempt gets the same place, whatever has become of this one.
-            bound = Bound(claim, Result.UNKNOWN, str(error))
+            bound = BindingOutcome(claim, BindingResult.UNKNOWN, str(error))
         except Exception as error:
             # A fault of the loop's own: without an outcome the pod would wait for ever.
-            bound = Bound(claim, Result.UNKNOWN, repr(error))
+            bound = BindingOutcome(claim, BindingResult.UNKNOWN, repr(error))
         self._done(bound)
 
-    def _bound(self, claim: Claim) -> Bound:
+    def _bound(self, claim: Claim) -> BindingOutcome:
         """Bind, and find out what happened. Raises PlacementError where that stays unknown."""
-        if claim.pod.way is Way.GATE:
+        if claim.pod.way is BindingWay.GATE:
             return self._pinned(claim)
         with self._rivals.obstacle(claim.pod, claim.node) as why:
             if why:
-                return self._given_back(claim, Result.REFUSED, why)
+                return self._given_back(claim, BindingResult.REFUSED, why)
             return self._written(claim)
 
-    def _written(self, claim: Claim) -> Bound:
+    def _written(self, claim: Claim) -> BindingOutcome:
         """Write the Binding until it is taken or refused. Raises PlacementError if that stays unknown."""
         pause, until = Pause(), time.monotonic() + _SETTLED_WITHIN_SECONDS
         while True:
@@ -128,9 +128,9 @@ class Binder:
                     raise
                 time.sleep(pause.after_failure())
             else:
-                return Bound(claim, Result.BOUND)
+                return BindingOutcome(claim, BindingResult.BOUND)
 
-    def _settled(self, claim: Claim, error: ApiServerError) -> Bound | None:
+    def _settled(self, claim: Claim, error: ApiServerError) -> BindingOutcome | None:
         """Return what a refused or unanswered Binding means, None if it may still take effect.
 
         Raises ApiServerError if Kubernetes cannot be asked.
@@ -138,46 +138,46 @@ class Binder:
         if error.status is None or error.status >= 500 or error.status == _TOO_MANY_REQUESTS:
             return None
         if error.status == NOT_FOUND:
-            return self._given_back(claim, Result.GONE, str(error), ended=True)
+            return self._given_back(claim, BindingResult.GONE, str(error), ended=True)
         if error.status == CONFLICT:
             pod = self._pod(claim)
             if pod is None:
-                return self._given_back(claim, Result.GONE, "the pod is gone", ended=True)
+                return self._given_back(claim, BindingResult.GONE, "the pod is gone", ended=True)
             node = (pod.get("spec") or {}).get("nodeName")
             if node == claim.node:
-                return Bound(claim, Result.BOUND)
+                return BindingOutcome(claim, BindingResult.BOUND)
             if node:
-                return self._given_back(claim, Result.TAKEN_ELSEWHERE, f"the pod is on node {node}")
-        return self._given_back(claim, Result.REFUSED, str(error))
+                return self._given_back(claim, BindingResult.TAKEN_ELSEWHERE, f"the pod is on node {node}")
+        return self._given_back(claim, BindingResult.REFUSED, str(error))
 
-    def _pinned(self, claim: Claim) -> Bound:
+    def _pinned(self, claim: Claim) -> BindingOutcome:
         """Write CPUs and node into the pod and take its gate away, in one patch."""
         pod: Mapping[str, Any] | None = claim.pod.manifest
         for _ in range(_MOST_PATCHES):
             if pod is None:
-                return self._given_back(claim, Result.GONE, "the pod is gone", ended=True)
+                return self._given_back(claim, BindingResult.GONE, "the pod is gone", ended=True)
             if _is_pinned(pod, claim.node):
-                return Bound(claim, Result.PINNED)
+                return BindingOutcome(claim, BindingResult.PINNED)
             try:
                 self._allow()
                 self._api_server.patch(self._path(claim), _unlocking(pod, claim))
             except ApiServerError as error:
                 if error.status == NOT_FOUND:
-                    return self._given_back(claim, Result.GONE, str(error), ended=True)
+                    return self._given_back(claim, BindingResult.GONE, str(error), ended=True)
                 is_definite = error.status is not None and error.status < 500
                 if is_definite and error.status not in (CONFLICT, _TOO_MANY_REQUESTS):
-                    return self._given_back(claim, Result.REFUSED, str(error))
+                    return self._given_back(claim, BindingResult.REFUSED, str(error))
                 # Another writer changed the pod meanwhile, or the answer is lost: the pod itself tells.
                 pod = self._pod(claim)
             else:
-                return Bound(claim, Result.PINNED)
+                return BindingOutcome(claim, BindingResult.PINNED)
         raise ApiServerError("the pod changes all the time")
 
-    def _given_back(self, claim: Claim, result: Result, text: str, *, ended: bool = False) -> Bound:
+    def _given_back(self, claim: Claim, result: BindingResult, text: str, *, ended: bool = False) -> BindingOutcome:
         """Give a claim back; that of a pod that ended by its uid alone. If this fails, it expires."""
         with suppress(ServiceError, NotLeading):
             self._service.release(claim.pod.id, None if ended else claim.changed_at)
-        return Bound(claim, result, text)
+        return BindingOutcome(claim, result, text)
 
     def _pod(self, claim: Claim) -> dict[str, Any] | None:
         """Return the pod of that uid as it is now, None if it is gone. Raises ApiServerError."""

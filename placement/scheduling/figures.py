@@ -38,7 +38,7 @@ REPLACED = Counter(
     ["outcome"],
 )
 CONFIRMED = Counter(
-    "placement_schedule_confirmed", "Bound pods that needed no report, by outcome", ["outcome"]
+    "placement_schedule_confirmed", "BindingOutcome pods that needed no report, by outcome", ["outcome"]
 )
 TOLD = Counter(
     "placement_schedule_told", "Conditions and Events of pods, by kind and outcome", ["kind", "outcome"]

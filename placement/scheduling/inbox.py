@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 from collections.abc import Iterator
 
-from placement.scheduling.binder import Bound
+from placement.scheduling.binder import BindingOutcome
 from placement.sync.watched_objects import Key, ObjectKind, WatchedObject
 
 Update = tuple[Key, WatchedObject | None]
@@ -16,14 +16,14 @@ class Inbox:
     """The updates in the order in which they came; None stands for a wake."""
 
     def __init__(self) -> None:
-        self._updates: queue.SimpleQueue[Update | Bound | None] = queue.SimpleQueue()
+        self._updates: queue.SimpleQueue[Update | BindingOutcome | None] = queue.SimpleQueue()
 
     def saw(self, key: Key, watched: WatchedObject | None) -> None:
         """Note a pod. Nodes and reservations wake nobody here: they count once the service has them."""
         if key.kind is ObjectKind.POD:
             self._updates.put((key, watched))
 
-    def finished(self, bound: Bound) -> None:
+    def finished(self, bound: BindingOutcome) -> None:
         """Note what became of a claim."""
         self._updates.put(bound)
 
@@ -31,7 +31,7 @@ class Inbox:
         """Note that a pod that waits may fit now."""
         self._updates.put(None)
 
-    def take(self, seconds: float) -> Iterator[Update | Bound | None]:
+    def take(self, seconds: float) -> Iterator[Update | BindingOutcome | None]:
         """Yield all that has come in; wait for the first of it for at most these seconds."""
         try:
             yield self._updates.get(timeout=seconds) if seconds > 0 else self._updates.get_nowait()

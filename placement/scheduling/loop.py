@@ -5,7 +5,7 @@ A cycle:
 1. *Updates.* What the watch has seen of pods goes into the queue, and what became of Bindings.
 2. *Take.* The most important and oldest pods, gangs as a whole, up to some hundreds.
 3. *Tailor.* Marked nodes, bound volumes and nodes that are kept for others become part of the manifest.
-4. *Place.* The service decides and records all of them in one call. If that fails, halves of them are sent,
+4. *QueueRoom.* The service decides and records all of them in one call. If that fails, halves of them are sent,
    gangs as a whole, until the pod or the gang that fails alone goes into quarantine.
 5. *Bind.* Threads write the Bindings, or take gates away, while the next cycle runs.
 6. *Tell.* A pod that fits nowhere is told why, and may have others evicted.
@@ -21,12 +21,12 @@ from typing import Any
 
 from placement.client.client import ServiceError
 from placement.scheduling import figures
-from placement.scheduling.binder import Binder, Bound, Claim, Result
+from placement.scheduling.binder import PodBinder, BindingOutcome, Claim, BindingResult
 from placement.scheduling.evictions import Evictions
 from placement.scheduling.inbox import Inbox, Update
-from placement.scheduling.pending import Way, read_pending
+from placement.scheduling.pending import BindingWay, read_pending
 from placement.scheduling.pinned import PinnedPods
-from placement.scheduling.queue import QUARANTINE_SECONDS, Entry, Place, SchedulingQueue
+from placement.scheduling.queue import QUARANTINE_SECONDS, QueuedPod, QueueRoom, SchedulingQueue
 from placement.scheduling.rivals import Rivals
 from placement.scheduling.tailoring import tailored
 from placement.scheduling.telling import PodTeller
@@ -66,7 +66,7 @@ class SchedulingLoop(threading.Thread):
         journal: Journal,
         own: OwnClaims,
         seen: Callable[[Key], WatchedObject | None],
-        binder: Binder,
+        binder: PodBinder,
         teller: PodTeller,
         evictions: Evictions,
         volumes: Volumes,
@@ -133,7 +133,7 @@ class SchedulingLoop(threading.Thread):
             self._preempt(refused)
         finally:
             for entry in taken:
-                result = {Place.TAKEN: "scheduled", Place.PARKED: "unschedulable"}.get(entry.place, "error")
+                result = {QueueRoom.TAKEN: "scheduled", QueueRoom.PARKED: "unschedulable"}.get(entry.place, "error")
                 profile = str(entry.pod.manifest["spec"].get("schedulerName"))
                 figures.ATTEMPTS.labels(result, profile).inc()
                 figures.ATTEMPT_SECONDS.labels(result, profile).observe(time.monotonic() - started)
@@ -149,10 +149,10 @@ class SchedulingLoop(threading.Thread):
 
     # -- 1. updates -----------------------------------------------------------------------------------
 
-    def _take_update(self, update: Update | Bound | None) -> None:
+    def _take_update(self, update: Update | BindingOutcome | None) -> None:
         if update is None:
             self._queue.wake()
-        elif isinstance(update, Bound):
+        elif isinstance(update, BindingOutcome):
             self._take_outcome(update)
         else:
             self._take_pod(*update)
@@ -179,17 +179,17 @@ class SchedulingLoop(threading.Thread):
         self._evictions.forget(uid)
         self._teller.forget(uid)
 
-    def _take_outcome(self, bound: Bound) -> None:
+    def _take_outcome(self, bound: BindingOutcome) -> None:
         """Let a pod go that is bound, and try another time with one that is not."""
         pod, node = bound.claim.pod, bound.claim.node
         key = Key(ObjectKind.POD, pod.id.namespace, pod.id.name)
         entry = self._queue.get(pod.id.uid)
-        if bound.result in (Result.BOUND, Result.PINNED):
+        if bound.result in (BindingResult.BOUND, BindingResult.PINNED):
             self._own.binds(pod.id.uid, node, pod.manifest, bound.claim.annotations)
             self._bound[key] = pod.id.uid, time.monotonic() + _SHOWN_WITHIN_SECONDS
             self._bound.move_to_end(key)
             self._forget(pod.id.uid)
-            if bound.result is Result.BOUND:
+            if bound.result is BindingResult.BOUND:
                 self._teller.bound(pod, node)
             if entry is not None:
                 figures.POD_ATTEMPTS.observe(entry.attempts)
@@ -198,10 +198,10 @@ class SchedulingLoop(threading.Thread):
                 )
             return
         self._own.fails(pod.id.uid)
-        if bound.result is not Result.UNKNOWN:
+        if bound.result is not BindingResult.UNKNOWN:
             # Its claim was given back.
             self._queue.wake()
-        if bound.result in (Result.GONE, Result.TAKEN_ELSEWHERE):
+        if bound.result in (BindingResult.GONE, BindingResult.TAKEN_ELSEWHERE):
             self._forget(pod.id.uid)
         elif entry is not None:
             self._journal.note(f"pod {pod.title}: not bound to {node}: {bound.text}")
@@ -225,7 +225,7 @@ class SchedulingLoop(threading.Thread):
 
     # -- 3. tailor ------------------------------------------------------------------------------------
 
-    def _tailored(self, taken: Sequence[Entry]) -> list[tuple[Entry, dict[str, Any]]]:
+    def _tailored(self, taken: Sequence[QueuedPod]) -> list[tuple[QueuedPod, dict[str, Any]]]:
         """Return the manifests to be placed; a pod that the loop does not decide is parked instead.
 
         Raises ApiServerError, ServiceError.
@@ -234,7 +234,7 @@ class SchedulingLoop(threading.Thread):
         found = []
         for entry in taken:
             pod = entry.pod
-            is_bound_here = pod.way is Way.BINDING
+            is_bound_here = pod.way is BindingWay.BINDING
             try:
                 terms = self._volumes.terms(pod) if is_bound_here else []
             except NotDecided as reason:
@@ -265,7 +265,7 @@ class SchedulingLoop(threading.Thread):
 
     # -- 4. place -------------------------------------------------------------------------------------
 
-    def _place(self, pods: Sequence[tuple[Entry, dict[str, Any]]]) -> list[tuple[Entry, dict[str, Any]]]:
+    def _place(self, pods: Sequence[tuple[QueuedPod, dict[str, Any]]]) -> list[tuple[QueuedPod, dict[str, Any]]]:
         """Have pods placed and bound; return the ones that fit nowhere.
 
         Raises ServiceError where the service takes none, NotLeading.
@@ -291,7 +291,7 @@ class SchedulingLoop(threading.Thread):
                 refused.append((entry, manifest))
         return refused
 
-    def _fits_nowhere(self, entry: Entry, outcome: Mapping[str, Any]) -> bool:
+    def _fits_nowhere(self, entry: QueuedPod, outcome: Mapping[str, Any]) -> bool:
         """Note why a pod has no place; return whether that is for want of room."""
         if "error" not in outcome:
             self._teller.waits(entry.pod, "it is recorded without a node")
@@ -315,39 +315,39 @@ class SchedulingLoop(threading.Thread):
             self._quarantine(entry, text)
         return False
 
-    def _refuse(self, entry: Entry, text: str) -> None:
+    def _refuse(self, entry: QueuedPod, text: str) -> None:
         self._queue.park(entry, text)
         self._teller.waits(entry.pod, text, self._evictions.nominated_node(entry.pod.id.uid))
 
-    def _quarantine(self, entry: Entry, text: str) -> None:
+    def _quarantine(self, entry: QueuedPod, text: str) -> None:
         figures.QUARANTINED.inc()
         self._journal.note(f"pod {entry.pod.title}: the service cannot take it: {text}")
         self._teller.waits(entry.pod, text)
         self._queue.back_off(entry, text, QUARANTINE_SECONDS)
 
-    def _put_back(self, taken: Sequence[Entry]) -> None:
+    def _put_back(self, taken: Sequence[QueuedPod]) -> None:
         for entry in taken:
-            if entry.place is Place.TAKEN and not self._own.is_binding(entry.pod.id.uid):
+            if entry.place is QueueRoom.TAKEN and not self._own.is_binding(entry.pod.id.uid):
                 self._queue.delay(entry, 0.0)
 
     # -- 5. bind --------------------------------------------------------------------------------------
 
-    def _bind(self, entry: Entry, placed: Mapping[str, Any]) -> None:
+    def _bind(self, entry: QueuedPod, placed: Mapping[str, Any]) -> None:
         self._queue.placed(entry)
         claim = Claim(entry.pod, placed["node"], placed["annotations"], placed.get("changed_at") or "")
         self._own.begins(entry.pod.id.uid)
         undecided = ", ".join(dict.fromkeys(str(each["what"]) for each in placed.get("undecided") or ()))
-        if undecided and entry.pod.way is Way.BINDING:
+        if undecided and entry.pod.way is BindingWay.BINDING:
             self._teller.notes(entry.pod, f"not looked at: {undecided}")
         self._binder.bind(claim)
 
     # -- 6. preempt -----------------------------------------------------------------------------------
 
-    def _preempt(self, refused: Sequence[tuple[Entry, dict[str, Any]]]) -> None:
+    def _preempt(self, refused: Sequence[tuple[QueuedPod, dict[str, Any]]]) -> None:
         """Evict pods for the most important of the refused ones, one of each shape."""
         shapes = set[bytes]()
         for entry, manifest in refused:
-            if entry.pod.gang or entry.pod.way is Way.GATE or entry.pod.shape in shapes:
+            if entry.pod.gang or entry.pod.way is BindingWay.GATE or entry.pod.shape in shapes:
                 continue
             if len(shapes) >= _MOST_PREEMPTIONS:
                 return
@@ -363,11 +363,11 @@ class SchedulingLoop(threading.Thread):
 
     def _show_counts(self) -> None:
         counts = self._queue.counts
-        for place in (Place.ACTIVE, Place.BACKOFF, Place.PARKED, Place.GATED):
+        for place in (QueueRoom.ACTIVE, QueueRoom.BACKOFF, QueueRoom.PARKED, QueueRoom.GATED):
             figures.PENDING_PODS.labels(str(place)).set(counts[place])
 
 
-def _middle(pods: Sequence[tuple[Entry, dict[str, Any]]]) -> int | None:
+def _middle(pods: Sequence[tuple[QueuedPod, dict[str, Any]]]) -> int | None:
     """Return where to cut in half without cutting a gang; None if all are one pod or one gang."""
     gangs = [entry.pod.gang for entry, _ in pods]
     cuts = [cut for cut in range(1, len(gangs)) if not gangs[cut] or gangs[cut] != gangs[cut - 1]]

@@ -34,7 +34,7 @@ _OF_CONTAINER = ("name", "ports", "resources", "restartPolicy")
 _CLAIMING_VOLUMES = ("ephemeral", "persistentVolumeClaim")
 
 
-class Way(StrEnum):
+class BindingWay(StrEnum):
     """The way in which a pod gets to its node."""
 
     BINDING = "binding"
@@ -54,7 +54,7 @@ class PendingPod:
 
     id: PodId
     manifest: Mapping[str, Any]
-    way: Way
+    way: BindingWay
     priority: int
     created_at: str
     shape: bytes
@@ -89,11 +89,11 @@ def read_pending(key: Key, watched: WatchedObject, schedulers: Collection[str]) 
     pinned_to = pinned_node(manifest)
     if CHOOSE_GATE in gates:
         # Kubernetes binds no pod that has a gate, whoever schedules it.
-        way = Way.GATE
+        way = BindingWay.GATE
     elif spec.get("schedulerName") in schedulers:
-        way = Way.BINDING
+        way = BindingWay.BINDING
     elif pinned_to:
-        way = Way.GATE
+        way = BindingWay.GATE
     else:
         return None
     metadata.pop("managedFields", None)
@@ -108,7 +108,7 @@ def read_pending(key: Key, watched: WatchedObject, schedulers: Collection[str]) 
         shape=_shape(manifest, way),
         gang=frozenset() if gang is None else gang.together,
         other_gates=tuple(name for name in gates if name != CHOOSE_GATE),
-        pinned_to=pinned_to if way is Way.GATE and CHOOSE_GATE not in gates else None,
+        pinned_to=pinned_to if way is BindingWay.GATE and CHOOSE_GATE not in gates else None,
     )
 
 
@@ -118,7 +118,7 @@ def pinned_node(manifest: Mapping[str, Any]) -> str | None:
     return node if isinstance(node, str) and node else None
 
 
-def _shape(manifest: Mapping[str, Any], way: Way) -> bytes:
+def _shape(manifest: Mapping[str, Any], way: BindingWay) -> bytes:
     """Return a digest of all that decides which nodes take the pod: no names, no mounts, no images."""
     metadata, spec = manifest["metadata"], _mapping(manifest.get("spec"))
     deciding = {

@@ -26,7 +26,7 @@ PARKED_SECONDS = 30.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 0.6
 
 
-class Place(StrEnum):
+class QueueRoom(StrEnum):
     """Where a pod is in the queue."""
 
     ACTIVE = "active"
@@ -37,7 +37,7 @@ class Place(StrEnum):
 
 
 @dataclass(slots=True)
-class Entry:
+class QueuedPod:
     """A pod in the queue: how often it was tried, and since when it waits, in monotonic seconds."""
 
     pod: PendingPod
@@ -45,7 +45,7 @@ class Entry:
     since: float
     attempts: int = 0
     failures: int = 0
-    place: Place = Place.ACTIVE
+    place: QueueRoom = QueueRoom.ACTIVE
     until: float = 0.0
     reason: str = ""
 
@@ -63,7 +63,7 @@ class Entry:
 class _Group:
     """Pods that are tried as one: `refused_at` counts what happened, `budget` is how many are tried next."""
 
-    members: dict[str, Entry] = field(default_factory=dict)
+    members: dict[str, QueuedPod] = field(default_factory=dict)
     refused_at: int = -1
     reason: str = ""
     pause: float = _FIRST_PAUSE_SECONDS
@@ -78,7 +78,7 @@ class SchedulingQueue:
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, QueuedPod] = {}
         self._names: dict[tuple[str, str], set[str]] = {}
         self._groups: dict[Hashable, _Group] = {}
         self._active: list[tuple[tuple[int, str, int], str]] = []
@@ -88,7 +88,7 @@ class SchedulingQueue:
         self._wakes = self._arrivals = 0
         self._tried_at = 0, 0
         self._parked_since = now()
-        self._places = dict.fromkeys(Place, 0)
+        self._places = dict.fromkeys(QueueRoom, 0)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -97,7 +97,7 @@ class SchedulingQueue:
         return uid in self._entries
 
     @property
-    def counts(self) -> dict[Place, int]:
+    def counts(self) -> dict[QueueRoom, int]:
         """Return how many pods are where."""
         return dict(self._places)
 
@@ -105,7 +105,7 @@ class SchedulingQueue:
         """Return the uids of the pods of that name: the former one may still be here when the next one is."""
         return set(self._names.get((namespace, name), ()))
 
-    def get(self, uid: str) -> Entry | None:
+    def get(self, uid: str) -> QueuedPod | None:
         """Return the entry of a pod, None if it is not in the queue."""
         return self._entries.get(uid)
 
@@ -116,7 +116,7 @@ class SchedulingQueue:
         """
         entry = self._entries.get(pod.id.uid)
         if entry is None:
-            entry = Entry(pod, next(self._numbers), self._now())
+            entry = QueuedPod(pod, next(self._numbers), self._now())
             self._entries[pod.id.uid] = entry
             self._names.setdefault((pod.id.namespace, pod.id.name), set()).add(pod.id.uid)
             self._places[entry.place] += 1
@@ -129,18 +129,18 @@ class SchedulingQueue:
                 return
         group = self._groups.setdefault(entry.group, _Group())
         group.members[pod.id.uid] = entry
-        group.parked += entry.place is Place.PARKED
+        group.parked += entry.place is QueueRoom.PARKED
         group.needs_pods |= pod.needs_pods
         if pod.gang:
             # A gang that was too few may be enough with this member.
             group.refused_at = -1
             for member in group.members.values():
-                if member.place is Place.PARKED:
-                    self._move(member, Place.ACTIVE)
-        if entry.place is not Place.TAKEN:
-            self._move(entry, Place.GATED if pod.other_gates else Place.ACTIVE)
+                if member.place is QueueRoom.PARKED:
+                    self._move(member, QueueRoom.ACTIVE)
+        if entry.place is not QueueRoom.TAKEN:
+            self._move(entry, QueueRoom.GATED if pod.other_gates else QueueRoom.ACTIVE)
 
-    def remove(self, uid: str) -> Entry | None:
+    def remove(self, uid: str) -> QueuedPod | None:
         """Remove a pod that is bound, over or gone; return its entry if it was there."""
         entry = self._entries.pop(uid, None)
         if entry is not None:
@@ -152,10 +152,10 @@ class SchedulingQueue:
                 del self._names[name]
         return entry
 
-    def _leave(self, entry: Entry) -> None:
+    def _leave(self, entry: QueuedPod) -> None:
         group = self._groups.get(entry.group)
         if group is not None and group.members.pop(entry.pod.id.uid, None) is not None:
-            group.parked -= entry.place is Place.PARKED
+            group.parked -= entry.place is QueueRoom.PARKED
             if not group.members:
                 del self._groups[entry.group]
 
@@ -164,11 +164,11 @@ class SchedulingQueue:
         self._wakes += 1
         self._parked_since = self._now()
 
-    def park(self, entry: Entry, reason: str) -> None:
+    def park(self, entry: QueuedPod, reason: str) -> None:
         """Note that no node takes the pod as all is now."""
         entry.attempts += 1
         entry.reason = reason
-        self._move(entry, Place.PARKED)
+        self._move(entry, QueueRoom.PARKED)
         group = self._groups[entry.group]
         tried_at = self._sum(group, *self._tried_at)
         if group.refused_at != tried_at:
@@ -184,7 +184,7 @@ class SchedulingQueue:
     def _sum(group: _Group, wakes: int, arrivals: int) -> int:
         return wakes + arrivals if group.needs_pods else wakes
 
-    def placed(self, entry: Entry) -> None:
+    def placed(self, entry: QueuedPod) -> None:
         """Note that a node takes the pod: more of its shape may fit, so twice as many are tried next."""
         entry.attempts += 1
         self._arrivals += 1
@@ -193,7 +193,7 @@ class SchedulingQueue:
             group.refused_at, group.pause, group.not_before = -1, _FIRST_PAUSE_SECONDS, 0.0
             group.budget *= 2
 
-    def back_off(self, entry: Entry, reason: str, longest: float = LONGEST_BACKOFF_SECONDS) -> None:
+    def back_off(self, entry: QueuedPod, reason: str, longest: float = LONGEST_BACKOFF_SECONDS) -> None:
         """Note that an attempt failed, not for want of room; the pod is tried again, less and less often."""
         entry.attempts += 1
         entry.failures += 1
@@ -201,87 +201,87 @@ class SchedulingQueue:
         seconds = min(FIRST_BACKOFF_SECONDS * 2 ** min(entry.failures - 1, 16), longest)
         self._wait(entry, seconds)
 
-    def delay(self, entry: Entry, seconds: float) -> None:
+    def delay(self, entry: QueuedPod, seconds: float) -> None:
         """Put a pod back that was not tried, for some seconds."""
         self._wait(entry, seconds)
 
-    def _wait(self, entry: Entry, seconds: float) -> None:
+    def _wait(self, entry: QueuedPod, seconds: float) -> None:
         entry.until = self._now() + seconds
-        self._move(entry, Place.BACKOFF)
+        self._move(entry, QueueRoom.BACKOFF)
         heapq.heappush(self._timed, (entry.until, entry.number, entry.pod.id.uid))
 
-    def take(self, most: int) -> tuple[list[Entry], list[Entry]]:
+    def take(self, most: int) -> tuple[list[QueuedPod], list[QueuedPod]]:
         """Take the pods that are to be tried now, the most important and oldest first; gangs as a whole.
 
         Return also the pods that were parked without being tried, as nothing has changed since no node took
         another one of their shape.
         """
         now = self._now()
-        if now - self._parked_since >= PARKED_SECONDS and self._places[Place.PARKED]:
+        if now - self._parked_since >= PARKED_SECONDS and self._places[QueueRoom.PARKED]:
             self.wake()
         self._tried_at = self._wakes, self._arrivals
         self._end_backoff(now)
         self._unpark(now)
-        taken: list[Entry] = []
-        untried: list[Entry] = []
+        taken: list[QueuedPod] = []
+        untried: list[QueuedPod] = []
         while self._active and len(taken) < most:
             _, uid = heapq.heappop(self._active)
             entry = self._entries.get(uid)
-            if entry is None or entry.place is not Place.ACTIVE:
+            if entry is None or entry.place is not QueueRoom.ACTIVE:
                 continue
             group = self._groups[entry.group]
             if not entry.pod.gang and group.refused_at >= self._happened(group):
                 entry.reason = group.reason
-                self._move(entry, Place.PARKED)
+                self._move(entry, QueueRoom.PARKED)
                 untried.append(entry)
                 continue
             taken += self._taken_with(entry, group)
         return taken, untried
 
-    def _taken_with(self, entry: Entry, group: _Group) -> Iterator[Entry]:
+    def _taken_with(self, entry: QueuedPod, group: _Group) -> Iterator[QueuedPod]:
         members = [entry]
         if entry.pod.gang:
             members += [each for each in group.members.values() if each is not entry]
         for member in sorted(members, key=lambda each: each.rank):
-            if member is entry or member.place in (Place.ACTIVE, Place.PARKED):
-                self._move(member, Place.TAKEN)
+            if member is entry or member.place in (QueueRoom.ACTIVE, QueueRoom.PARKED):
+                self._move(member, QueueRoom.TAKEN)
                 yield member
 
     def _end_backoff(self, now: float) -> None:
         while self._timed and self._timed[0][0] <= now:
             until, _, uid = heapq.heappop(self._timed)
             entry = self._entries.get(uid)
-            if entry is not None and entry.place is Place.BACKOFF and entry.until == until:
-                self._move(entry, Place.ACTIVE)
+            if entry is not None and entry.place is QueueRoom.BACKOFF and entry.until == until:
+                self._move(entry, QueueRoom.ACTIVE)
 
     def _unpark(self, now: float) -> None:
         """Move some pods of each shape that could have been helped since it was refused."""
-        if not self._places[Place.PARKED]:
+        if not self._places[QueueRoom.PARKED]:
             return
         for group in self._groups.values():
             if not group.parked or group.refused_at >= self._happened(group) or group.not_before > now:
                 continue
-            parked = [each for each in group.members.values() if each.place is Place.PARKED]
+            parked = [each for each in group.members.values() if each.place is QueueRoom.PARKED]
             most = len(parked) if parked[0].pod.gang else group.budget
             for entry in heapq.nsmallest(most, parked, key=lambda each: each.rank):
-                self._move(entry, Place.ACTIVE)
+                self._move(entry, QueueRoom.ACTIVE)
 
-    def _move(self, entry: Entry, place: Place) -> None:
+    def _move(self, entry: QueuedPod, place: QueueRoom) -> None:
         self._places[entry.place] -= 1
         self._places[place] += 1
-        self._groups[entry.group].parked += (place is Place.PARKED) - (entry.place is Place.PARKED)
+        self._groups[entry.group].parked += (place is QueueRoom.PARKED) - (entry.place is QueueRoom.PARKED)
         entry.place = place
-        if place is Place.ACTIVE:
+        if place is QueueRoom.ACTIVE:
             heapq.heappush(self._active, (entry.rank, entry.pod.id.uid))
 
     def seconds_until_next(self) -> float | None:
         """Return after how many seconds some pod can be tried, None if none waits for time."""
         now, times = self._now(), []
-        if self._places[Place.ACTIVE]:
+        if self._places[QueueRoom.ACTIVE]:
             return 0.0
         if self._timed:
             times.append(self._timed[0][0])
-        if self._places[Place.PARKED]:
+        if self._places[QueueRoom.PARKED]:
             times.append(self._parked_since + PARKED_SECONDS)
             times += (
                 group.not_before

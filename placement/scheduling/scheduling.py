@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Sequence
 
-from placement.scheduling.binder import Binder
+from placement.scheduling.binder import PodBinder
 from placement.scheduling.evictions import Evictions
 from placement.scheduling.inbox import Inbox
 from placement.scheduling.loop import SchedulingLoop
@@ -66,7 +66,7 @@ class Scheduling:
             journal,
             own,
             store.get,
-            Binder(writing, service, rivals, allow, inbox.finished),
+            PodBinder(writing, service, rivals, allow, inbox.finished),
             teller,
             Evictions(writing, service, teller, is_there, allow),
             Volumes(writing),

@@ -56,7 +56,7 @@ class Volumes:
         if claim is None:
             raise NotDecided(f'persistentvolumeclaim "{name}" not found')
         volume_name = (claim.get("spec") or {}).get("volumeName")
-        if not volume_name or (claim.get("status") or {}).get("phase") != "Bound":
+        if not volume_name or (claim.get("status") or {}).get("phase") != "BindingOutcome":
             raise NotDecided(_text(f'the persistentvolumeclaim "{name}", which is not bound'))
         volume = self._api_server.get(object_path(f"{CORE}/persistentvolumes", volume_name))
         if volume is None:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from placement.scheduling.pending import PendingPod, Way
+from placement.scheduling.pending import PendingPod, BindingWay
 from placement.scheduling.queue import (
     LONGEST_BACKOFF_SECONDS,
     PARKED_SECONDS,
     QUARANTINE_SECONDS,
-    Place,
+    QueueRoom,
     SchedulingQueue,
 )
 from placement.sync.service import PodId
@@ -40,7 +40,7 @@ def queue(clock: Clock) -> SchedulingQueue:
 def pod(name: str, **given: Any) -> PendingPod:
     """A pod of the shape of all, unless something else is given."""
     stated = {"priority": 0, "created_at": "2026-01-01T00:00:00Z", "shape": b"all", "gang": frozenset()}
-    stated |= {"manifest": {"metadata": {"name": name}}, "other_gates": (), "way": Way.BINDING, **given}
+    stated |= {"manifest": {"metadata": {"name": name}}, "other_gates": (), "way": BindingWay.BINDING, **given}
     return PendingPod(id=PodId("default", name, f"uid-{name}"), **stated)
 
 
@@ -58,13 +58,13 @@ def park(queue: SchedulingQueue, *names: str) -> None:
     """No node takes the pods that were just taken."""
     for name in names:
         entry = queue.get(f"uid-{name}")
-        assert entry is not None and entry.place is Place.TAKEN
+        assert entry is not None and entry.place is QueueRoom.TAKEN
         queue.park(entry, "no room")
 
 
 def back_off(queue: SchedulingQueue, name: str, longest: float = LONGEST_BACKOFF_SECONDS) -> None:
     entry = queue.get(f"uid-{name}")
-    assert entry is not None and entry.place is Place.TAKEN
+    assert entry is not None and entry.place is QueueRoom.TAKEN
     queue.back_off(entry, "refused", longest)
 
 
@@ -100,7 +100,7 @@ def test_no_more_are_taken_than_asked_for(queue: SchedulingQueue) -> None:
 def test_pods_behind_gates_of_others_wait_until_these_are_gone(queue: SchedulingQueue) -> None:
     put(queue, "a", other_gates=("example.com/gate",))
     assert taken(queue) == []
-    assert queue.counts[Place.GATED] == 1
+    assert queue.counts[QueueRoom.GATED] == 1
     put(queue, "a")
     assert taken(queue) == ["a"]
 
@@ -118,7 +118,7 @@ def test_a_taken_pod_that_changes_is_not_taken_twice(queue: SchedulingQueue) -> 
 def test_the_former_pod_of_a_name_and_the_next_one_are_told_apart(queue: SchedulingQueue) -> None:
     put(queue, "a")
     following = PendingPod(
-        PodId("default", "a", "uid-next"), {}, Way.BINDING, 0, "2026", b"all", frozenset(), ()
+        PodId("default", "a", "uid-next"), {}, BindingWay.BINDING, 0, "2026", b"all", frozenset(), ()
     )
     queue.put(following)
     assert queue.uids_of("default", "a") == {"uid-a", "uid-next"}
