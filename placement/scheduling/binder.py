@@ -6,10 +6,11 @@ when Kubernetes has refused the Binding, or has the pod elsewhere or not at all;
 
 from __future__ import annotations
 
+import queue
 import re
+import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -83,11 +84,18 @@ class PodBinder:
         self._allow = allow
         self._done = done
         self._minor: int | None = None
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="binding")
+        self._claims: queue.SimpleQueue[Claim] = queue.SimpleQueue()
+        for number in range(_THREADS):
+            # The end of the process waits for none of them: a claim that is not settled stays.
+            threading.Thread(target=self._bind_all, name=f"binding {number}", daemon=True).start()
 
     def bind(self, claim: Claim) -> None:
         """Have a pod bound, or its gate taken away."""
-        self._pool.submit(self._run, claim)
+        self._claims.put(claim)
+
+    def _bind_all(self) -> None:
+        while True:
+            self._run(self._claims.get())
 
     def _run(self, claim: Claim) -> None:
         try:

@@ -37,11 +37,14 @@ class Evictions:
         service: ServiceCluster,
         teller: PodTeller,
         is_there: Callable[[PodId], bool],
+        allow: Callable[[], None],
     ) -> None:
+        """Prepare evictions; `allow` is called before each, and its exceptions prevent it."""
         self._api_server = api_server
         self._service = service
         self._teller = teller
         self._is_there = is_there
+        self._allow = allow
         self._nominations: dict[str, Nomination] = {}
 
     def nominated_node(self, uid: str) -> str | None:
@@ -68,7 +71,8 @@ class Evictions:
     def evict_for(self, pod: PendingPod, manifest: Mapping[str, Any]) -> str | None:
         """Evict pods so that this one, with that manifest, fits somewhere; return the node, None if none.
 
-        It does nothing while former victims of the pod are still there. Raises ServiceError, ApiServerError.
+        It does nothing while former victims of the pod are still there. Raises ServiceError, ApiServerError,
+        NotLeading.
         """
         nomination = self._nominations.get(pod.id.uid)
         if nomination is not None and any(map(self._is_there, nomination.victims)):
@@ -95,6 +99,7 @@ class Evictions:
         found = self._api_server.get(path)
         if found is None or canonical_uid(str(found["metadata"].get("uid") or "")) != victim.uid:
             return
+        self._allow()
         try:
             self._api_server.delete(path, {"preconditions": {"uid": found["metadata"]["uid"]}})
         except ApiServerError as error:

@@ -6,7 +6,7 @@ A cycle:
 2. *Take.* The most important and oldest pods, gangs as a whole, up to some hundreds.
 3. *Tailor.* Marked nodes, bound volumes and nodes that are kept for others become part of the manifest.
 4. *Place.* The service decides and records all of them in one call. If that fails, halves of them are sent,
-   until the pod that fails alone goes into quarantine.
+   gangs as a whole, until the pod or the gang that fails alone goes into quarantine.
 5. *Bind.* Threads write the Bindings, or take gates away, while the next cycle runs.
 6. *Tell.* A pod that fits nowhere gets the reason, and may have others evicted.
 """
@@ -50,6 +50,8 @@ _SHOWN_WITHIN_SECONDS = 35.0
 _SETTINGS_SECONDS = 10.0
 _SOURCE = "placing"
 _UNAVAILABLE = frozenset({429, 502, 503, 504})
+# The service takes no pod at all: the token, or the cluster is not what it must be.
+_REFUSES_ALL = frozenset({401, 403, 404})
 # Nobody is evicted for more pods than these in one cycle: each search takes the service some time.
 _MOST_PREEMPTIONS = 10
 
@@ -201,6 +203,7 @@ class SchedulingLoop(threading.Thread):
         if bound.result in (BindingResult.BOUND, BindingResult.PINNED):
             self._own.binds(pod.id.uid, node, pod.manifest, bound.claim.annotations)
             self._bound[key] = pod.id.uid, time.monotonic() + _SHOWN_WITHIN_SECONDS
+            self._bound.move_to_end(key)
             self._forget(pod.id.uid)
             if bound.result is BindingResult.BOUND:
                 self._teller.bound(pod, node)
@@ -211,13 +214,15 @@ class SchedulingLoop(threading.Thread):
                 )
             return
         self._own.fails(pod.id.uid)
+        if bound.result is not BindingResult.UNKNOWN:
+            # Its claim was given back.
+            self._queue.wake()
         if bound.result in (BindingResult.GONE, BindingResult.TAKEN_ELSEWHERE):
             self._forget(pod.id.uid)
         elif entry is not None:
             self._journal.note(f"pod {pod.title}: not bound to {node}: {bound.text}")
             self._teller.waits(pod, bound.text)
             self._queue.back_off(entry, bound.text)
-            self._queue.wake()
         # It may have changed, or gone, while it was being bound.
         self._take_pod(key, self._seen(key))
 
@@ -230,7 +235,7 @@ class SchedulingLoop(threading.Thread):
                 return
             del self._bound[key]
             watched = self._seen(key)
-            if watched is not None and watched.uid == uid and watched.node is None:
+            if watched is None or watched.uid != uid or watched.node is None:
                 self._own.forget(uid)
                 self._take_pod(key, watched)
 
@@ -253,6 +258,13 @@ class SchedulingLoop(threading.Thread):
                 terms = self._volumes.terms(pod) if is_bound_here else []
             except NotDecided as reason:
                 self._refuse(entry, str(reason))
+                continue
+            except ApiServerError as error:
+                if not error.is_refusal:
+                    raise
+                # It is about this volume; other pods go on.
+                self._teller.waits(pod, str(error))
+                self._queue.back_off(entry, str(error))
                 continue
             manifest = tailored(
                 self._groups.annotated(pod.manifest),
@@ -284,13 +296,14 @@ class SchedulingLoop(threading.Thread):
         try:
             outcomes = self._service.place([manifest for _, manifest in pods], _PLACED_WITHIN_SECONDS)
         except ServiceError as error:
-            if error.status is None or error.status in _UNAVAILABLE or error.status in (401, 403):
+            if error.status is None or error.status in _UNAVAILABLE | _REFUSES_ALL:
                 raise
-            if len(pods) == 1:
-                self._quarantine(pods[0][0], str(error))
-                return []
-            middle = len(pods) // 2
-            return [*self._place(pods[:middle]), *self._place(pods[middle:])]
+            middle = _middle(pods)
+            if middle is not None:
+                return [*self._place(pods[:middle]), *self._place(pods[middle:])]
+            for entry, _ in pods:
+                self._quarantine(entry, str(error))
+            return []
         refused = []
         for (entry, manifest), outcome in zip(pods, outcomes, strict=True):
             if outcome.get("pod", {}).get("node"):
@@ -373,3 +386,10 @@ class SchedulingLoop(threading.Thread):
         counts = self._queue.counts
         for place in (QueueRoom.ACTIVE, QueueRoom.BACKOFF, QueueRoom.PARKED, QueueRoom.GATED):
             figures.PENDING_PODS.labels(str(place)).set(counts[place])
+
+
+def _middle(pods: Sequence[tuple[QueuedPod, dict[str, Any]]]) -> int | None:
+    """Return where to cut in half without cutting a gang; None if all are one pod or one gang."""
+    gangs = [entry.pod.gang for entry, _ in pods]
+    cuts = [cut for cut in range(1, len(gangs)) if not gangs[cut] or gangs[cut] != gangs[cut - 1]]
+    return min(cuts, key=lambda cut: abs(cut - len(gangs) // 2), default=None)

@@ -55,17 +55,24 @@ class PendingPod:
     id: PodId
     manifest: Mapping[str, Any]
     way: BindingWay
-    group: Key | None
     priority: int
     created_at: str
     shape: bytes
     gang: frozenset[str]
     other_gates: tuple[str, ...]
     pinned_to: str | None = None
+    group: Key | None = None
 
     @property
     def title(self) -> str:
         return f"{self.id.namespace}/{self.id.name}"
+
+    @property
+    def needs_pods(self) -> bool:
+        """Return whether pods that come elsewhere may help it: it wants to be near some, or spread."""
+        spec = _mapping(self.manifest.get("spec"))
+        near = _mapping(_mapping(spec.get("affinity")).get("podAffinity"))
+        return bool(near or spec.get("topologySpreadConstraints"))
 
 
 def read_pending(
@@ -87,9 +94,12 @@ def read_pending(
         return None
     gates = _names(spec.get("schedulingGates"))
     pinned_to = pinned_node(manifest)
-    if spec.get("schedulerName") in schedulers:
+    if CHOOSE_GATE in gates:
+        # Kubernetes binds no pod that has a gate, also of this scheduler.
+        way = BindingWay.GATE
+    elif spec.get("schedulerName") in schedulers:
         way = BindingWay.BINDING
-    elif CHOOSE_GATE in gates or pinned_to:
+    elif pinned_to:
         way = BindingWay.GATE
     else:
         return None

@@ -62,7 +62,7 @@ class QueuedPod:
 
 @dataclass(slots=True)
 class _Group:
-    """Pods that are tried as one: `refused_at` counts wakes, `budget` is how many are tried next."""
+    """Pods that are tried as one: `refused_at` counts what happened, `budget` is how many are tried next."""
 
     members: dict[str, QueuedPod] = field(default_factory=dict)
     refused_at: int = -1
@@ -71,6 +71,7 @@ class _Group:
     not_before: float = 0.0
     budget: int = 1
     parked: int = 0
+    needs_pods: bool = False
 
 
 class SchedulingQueue:
@@ -84,7 +85,9 @@ class SchedulingQueue:
         self._active: list[tuple[tuple[int, str, int], str]] = []
         self._timed: list[tuple[float, int, str]] = []
         self._numbers = itertools.count()
-        self._wakes = self._tried_at = 0
+        # What happened, and what had happened when pods were taken: wakes, and pods that got a place.
+        self._wakes = self._arrivals = 0
+        self._tried_at = 0, 0
         self._parked_since = now()
         self._places = dict.fromkeys(QueueRoom, 0)
 
@@ -112,7 +115,10 @@ class SchedulingQueue:
         return self._entries.get(uid)
 
     def put(self, pod: PendingPod) -> None:
-        """Add a pod that came, or that changed, which is tried at once. A taken pod stays taken."""
+        """Add a pod that came, or that changed, which is tried at once. A taken pod stays taken.
+
+        A change that decides nothing, such as what the loop itself tells a pod, moves it nowhere.
+        """
         entry = self._entries.get(pod.id.uid)
         if entry is None:
             entry = QueuedPod(pod, next(self._numbers), self._now())
@@ -120,13 +126,16 @@ class SchedulingQueue:
             self._names.setdefault((pod.id.namespace, pod.id.name), set()).add(pod.id.uid)
             self._places[entry.place] += 1
         else:
-            if entry.pod == pod:
-                return
-            self._leave(entry)
+            is_same = _deciding(entry.pod) == _deciding(pod)
+            if not is_same:
+                self._leave(entry)
             entry.pod = pod
+            if is_same:
+                return
         group = self._groups.setdefault(entry.group, _Group())
         group.members[pod.id.uid] = entry
         group.parked += entry.place is QueueRoom.PARKED
+        group.needs_pods |= pod.needs_pods
         if pod.gang:
             # A gang that was too few may be enough with this member.
             group.refused_at = -1
@@ -166,14 +175,24 @@ class SchedulingQueue:
         entry.reason = reason
         self._move(entry, QueueRoom.PARKED)
         group = self._groups[entry.group]
-        if group.refused_at != self._tried_at:
+        tried_at = self._sum(group, *self._tried_at)
+        if group.refused_at != tried_at:
             group.not_before = self._now() + group.pause
             group.pause = min(2 * group.pause, _LONGEST_PAUSE_SECONDS)
-        group.refused_at, group.reason, group.budget = self._tried_at, reason, 1
+        group.refused_at, group.reason, group.budget = tried_at, reason, 1
+
+    def _happened(self, group: _Group) -> int:
+        """Return how much has happened that could help these pods."""
+        return self._sum(group, self._wakes, self._arrivals)
+
+    @staticmethod
+    def _sum(group: _Group, wakes: int, arrivals: int) -> int:
+        return wakes + arrivals if group.needs_pods else wakes
 
     def placed(self, entry: QueuedPod) -> None:
         """Note that a node takes the pod: more of its shape may fit, so twice as many are tried next."""
         entry.attempts += 1
+        self._arrivals += 1
         group = self._groups.get(entry.group)
         if group is not None:
             group.refused_at, group.pause, group.not_before = -1, _FIRST_PAUSE_SECONDS, 0.0
@@ -202,11 +221,10 @@ class SchedulingQueue:
         Return also the pods that were parked without being tried, as nothing has changed since no node took
         another one of their shape.
         """
-        self._tried_at = self._wakes
         now = self._now()
         if now - self._parked_since >= PARKED_SECONDS and self._places[QueueRoom.PARKED]:
             self.wake()
-            self._tried_at = self._wakes
+        self._tried_at = self._wakes, self._arrivals
         self._end_backoff(now)
         self._unpark(now)
         taken: list[QueuedPod] = []
@@ -217,7 +235,7 @@ class SchedulingQueue:
             if entry is None or entry.place is not QueueRoom.ACTIVE:
                 continue
             group = self._groups[entry.group]
-            if not entry.pod.gang and group.refused_at >= self._wakes:
+            if not entry.pod.gang and group.refused_at >= self._happened(group):
                 entry.reason = group.reason
                 self._move(entry, QueueRoom.PARKED)
                 untried.append(entry)
@@ -246,7 +264,7 @@ class SchedulingQueue:
         if not self._places[QueueRoom.PARKED]:
             return
         for group in self._groups.values():
-            if not group.parked or group.refused_at >= self._wakes or group.not_before > now:
+            if not group.parked or group.refused_at >= self._happened(group) or group.not_before > now:
                 continue
             parked = [each for each in group.members.values() if each.place is QueueRoom.PARKED]
             most = len(parked) if parked[0].pod.gang else group.budget
@@ -273,6 +291,11 @@ class SchedulingQueue:
             times += (
                 group.not_before
                 for group in self._groups.values()
-                if group.parked and group.refused_at < self._wakes
+                if group.parked and group.refused_at < self._happened(group)
             )
         return max(0.0, min(times) - now) if times else None
+
+
+def _deciding(pod: PendingPod) -> tuple[object, ...]:
+    """Return the parts of a pod with which it has to be tried again when they change."""
+    return pod.shape, pod.gang, pod.other_gates

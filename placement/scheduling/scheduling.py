@@ -69,7 +69,7 @@ class Scheduling:
             store.get,
             PodBinder(writing, service, rivals, allow, inbox.finished),
             teller,
-            Evictions(writing, service, teller, is_there),
+            Evictions(writing, service, teller, is_there, allow),
             PodGroups(store),
             Volumes(writing),
             rivals,

@@ -34,6 +34,7 @@ UNSCHEDULABLE, GATED = "Unschedulable", "SchedulingGated"
 _SOURCE = "events and conditions"
 _MOST_EVENTS = 5_000
 _LONGEST_MESSAGE = 1000
+_MOST_PATCHES = 5
 
 
 class PodTeller(threading.Thread):
@@ -114,14 +115,32 @@ class PodTeller(threading.Thread):
                 self._journal.well(_SOURCE)
 
     def _write_condition(self, pod: PendingPod, status: Mapping[str, Any]) -> None:
-        """Change the status, if the pod is still the same. Raises ApiServerError."""
-        path = object_path(pods_path(pod.id.namespace), pod.id.name, "status")
-        body = {"metadata": {"uid": pod.manifest["metadata"]["uid"]}, "status": status}
-        try:
-            self._api_server.patch(path, body, STRATEGIC_PATCH)
-        except ApiServerError as error:
-            if error.status not in (NOT_FOUND, CONFLICT):
-                raise
+        """Change the status, if the pod is still the same and waits. Raises ApiServerError.
+
+        It may have been bound meanwhile, so the version that was read is part of the patch.
+        """
+        path = object_path(pods_path(pod.id.namespace), pod.id.name)
+        known: Mapping[str, Any] | None = pod.manifest
+        for _ in range(_MOST_PATCHES):
+            if known is None or (known.get("spec") or {}).get("nodeName"):
+                return
+            metadata = {"uid": pod.manifest["metadata"]["uid"]}
+            metadata["resourceVersion"] = known["metadata"]["resourceVersion"]
+            try:
+                self._api_server.patch(
+                    object_path(path, "status"), {"metadata": metadata, "status": status}, STRATEGIC_PATCH
+                )
+            except ApiServerError as error:
+                if error.status == NOT_FOUND:
+                    return
+                if error.status != CONFLICT:
+                    raise
+            else:
+                return
+            known = self._api_server.get(path)
+            if known is not None and known["metadata"].get("uid") != metadata["uid"]:
+                return
+        raise ApiServerError("the pod changes all the time")
 
     def _write_event(self, told: _Told) -> None:
         component = str((told.manifest.get("spec") or {}).get("schedulerName") or "placement")

@@ -29,6 +29,7 @@ from placement.engine.domain.errors import PlacementError
 GONE = 410
 NOT_FOUND = 404
 _UNAUTHORIZED = 401
+_TOO_MANY_REQUESTS = 429
 _CONNECTIONS = 8
 _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_FILE, AUTHORITY_FILE = f"{_ACCOUNT}/token", f"{_ACCOUNT}/ca.crt"
@@ -50,12 +51,21 @@ KubernetesObject = Mapping[str, Any]
 NOTHING_CHOSEN: Mapping[str, str] = MappingProxyType({})
 
 
+# What says nothing of the call that it answers.
+_FOR_ANY_CALL = frozenset({_UNAUTHORIZED, _TOO_MANY_REQUESTS})
+
+
 class ApiServerError(PlacementError):
     """The API server cannot be reached or refuses; `status` is None if it did not answer."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
         self.status = status
+
+    @property
+    def is_refusal(self) -> bool:
+        """Return whether the API server works, knows the caller, and refuses this."""
+        return self.status is not None and self.status < 500 and self.status not in _FOR_ANY_CALL
 
 
 class Page(NamedTuple):
