@@ -254,15 +254,18 @@ def test_tables_of_room_and_moves_fit_a_narrow_page(filled: FilledCloud, browser
     host = next(host for host in filled.open_hosts("az1", "gpu"))
     paths = [path for path in pages(filled.cloud) if path.startswith(("/ui/room", "/ui/moves"))]
     paths += [_in_page("/ui/moves", goal="empty", hosts=host.name)]
+    seen = set()
     with page_of(browser, filled.url, viewport={"width": 390, "height": 800}) as (page, complaints):
         for path in paths:
             drawn(page, path)
-            tables = page.evaluate(_TABLES)
-            assert tables, path
-            for table in tables:
+            for table in page.evaluate(_TABLES):
+                seen.add(table["name"])
                 assert table["hidden"] <= 0, (path, table)
                 # Names and amounts are alike, and so are rows, up to a line more where an amount is long.
                 assert max(table["heights"]) - min(table["heights"]) <= 24, (path, table)
+        assert seen == {
+            f"Table: {name}" for name in ("Room", "Hosts with the most room", "Moves in their order")
+        }
         assert complaints == []
 
 

@@ -64,7 +64,7 @@ def closed_nodes(cluster: str | None) -> list[ClosedNode]:
 
 
 def _on_tainted(kind_capacity: KindCapacity, nodes: Iterable[ClosedNode]) -> int:
-    """Return how many of a kind fit on those of the nodes that are tainted."""
+    """Return how many of a kind fit on the tainted ones of some nodes."""
     hosts = {node.provider for node in nodes if node.state == Closure.TAINTED}
     return sum(host.lower for host in kind_capacity.hosts or () if host.uuid in hosts)
 
@@ -191,7 +191,8 @@ def _groups(kind_capacity: KindCapacity) -> Iterator[GroupRoom]:
     for room in kind_capacity.aggregates or ():
         rooms.append((f"aggregate {room.name or short_id(room.place)}", room.place, room))
     for name, uuid, room in rooms:
-        amounts = {of: each.stranded for of, each in room.classes.items() if each.stranded}
+        classes = sorted(room.classes.items(), key=lambda of: units.order(of[0]))
+        amounts = {of: each.stranded for of, each in classes if each.stranded}
         if kind_capacity.resources is None:
             stranded = [units.amount_of(each, of) for of, each in amounts.items()]
         else:

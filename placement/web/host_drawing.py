@@ -52,7 +52,7 @@ class OwnerSigns:
 def drawing_of(
     host: HostView, lacks: Lacks | None = None, signs: OwnerSigns | None = None
 ) -> host_boxes.HostDrawing:
-    """Return the host as boxes; `signs` are those of the page, where it has several drawings."""
+    """Return the host as boxes; the drawings of one page share their `signs`."""
     return _HostArtist(host, lacks or {}, signs or OwnerSigns()).drawn()
 
 

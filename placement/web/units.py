@@ -26,9 +26,13 @@ _PLURALS = ("pieces", "pods", "contexts")
 @lru_cache(REMEMBERED)
 def amount(value: float, resource_class: str) -> str:
     """Return an amount with its unit: `12 CPU`, `1.5 GiB`."""
+    return f"{number(value / unit_of(resource_class).divisor)} {_unit(value, resource_class)}"
+
+
+def _unit(value: float, resource_class: str) -> str:
+    """Return the name of the unit of an amount, in the right number."""
     unit = unit_of(resource_class)
-    name = unit.name.removesuffix("s") if value == unit.divisor and unit.name in _PLURALS else unit.name
-    return f"{number(value / unit.divisor)} {name}"
+    return unit.name.removesuffix("s") if value == unit.divisor and unit.name in _PLURALS else unit.name
 
 
 @lru_cache(REMEMBERED)
@@ -41,7 +45,7 @@ def share(part: float, whole: float, resource_class: str) -> str:
     while part not in (0, whole) and text in ("0", of) and places < _MOST_PLACES:
         places += 1
         text = f"{value:,.{places}f}".replace(",", _NARROW).rstrip("0").rstrip(".")
-    return f"{text} of {of} {unit.name}"
+    return f"{text} of {of} {_unit(whole, resource_class)}"
 
 
 def amount_of(value: float, resource_class: str) -> str:

@@ -32,6 +32,10 @@ def test_an_amount_has_its_unit(value: int, resource_class: str, text: str):
 
 def test_parts_of_wholes():
     assert units.share(512, 2048, "MEMORY_MB") == "0.5 of 2 GiB"
+    assert (units.share(1, 1, "CUSTOM_GPU"), units.share(1, 2, "CUSTOM_GPU")) == (
+        "1 of 1 piece",
+        "1 of 2 pieces",
+    )
     # What is not all, and not nothing, is not called so.
     assert units.share(524_200, 524_288, "MEMORY_MB") == "511.9 of 512 GiB"
     assert units.share(524_287, 524_288, "MEMORY_MB") == "511.999 of 512 GiB"
