@@ -39,10 +39,10 @@ Query = Iterable[tuple[str, str]]
 
 
 class ServiceError(PlacementError):
-    """The service cannot be reached (no `status`), or refuses a call; the text is what it says."""
+    """The service cannot be reached (no `status`), or refuses a call; text and code are what it says."""
 
-    def __init__(self, message: str, status: int | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, status: int | None = None, code: str | None = None) -> None:
+        super().__init__(message, code)
         self.status = status
 
 
@@ -140,7 +140,7 @@ class Client:
             reason = _refusal(answer)
             if path.startswith(_OWN_ROUTES) and reason == _NO_ROUTE:
                 reason = f"{self._url} does not know {path}: it is OpenStack Placement, or an older release"
-            raise ServiceError(reason, answer.status_code)
+            raise ServiceError(reason, answer.status_code, _code(answer))
         if not answer.content:
             return None
         try:
@@ -216,6 +216,15 @@ def _refusal(answer: requests.Response) -> str:
         messages = [one_line(answer.text)[:_LONGEST_TEXT]]
     given = "; ".join(filter(None, messages))
     return given or f"the service answers {answer.status_code} {answer.reason}"
+
+
+def _code(answer: requests.Response) -> str | None:
+    """Return the code of the first error in the body, None where there is none."""
+    try:
+        code = answer.json()["errors"][0]["code"]
+    except (ValueError, LookupError, TypeError):
+        return None
+    return code if isinstance(code, str) else None
 
 
 def _together(errors: Iterable[Mapping[str, Any]]) -> Iterator[str]:

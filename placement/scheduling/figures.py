@@ -41,5 +41,7 @@ CONFIRMED = Counter(
     "placement_schedule_confirmed", "BindingOutcome pods that needed no report, by outcome", ["outcome"]
 )
 TOLD = Counter(
-    "placement_schedule_told", "Conditions and Events of pods, by kind and outcome", ["kind", "outcome"]
+    "placement_schedule_told",
+    "Conditions and Events of pods, and statuses of Reservations, by kind and outcome",
+    ["kind", "outcome"],
 )

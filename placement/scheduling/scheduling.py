@@ -10,6 +10,7 @@ from placement.scheduling.evictions import Evictions
 from placement.scheduling.inbox import Inbox
 from placement.scheduling.loop import SchedulingLoop
 from placement.scheduling.pinned import PinnedPods
+from placement.scheduling.reservation_telling import ReservationTeller
 from placement.scheduling.rivals import Rivals
 from placement.scheduling.telling import PodTeller
 from placement.scheduling.volumes import Volumes
@@ -19,7 +20,7 @@ from placement.sync.own_claims import OwnClaims
 from placement.sync.pod_groups import PodGroups
 from placement.sync.service import PodId, ServiceCluster
 from placement.sync.synchronization import Synchronization
-from placement.sync.watched_objects import Key, ObjectKind
+from placement.sync.watched_objects import Key, ObjectKind, WatchedObject
 
 
 class Scheduling:
@@ -47,10 +48,17 @@ class Scheduling:
         allow = leadership.require if leadership else lambda: None
         inbox, own = Inbox(), OwnClaims()
         self.synchronization = synchronization = Synchronization(
-            watching, parts.service, namespaces, journal, claim_patience, leadership, own, inbox.wake
+            watching,
+            parts.service,
+            namespaces,
+            journal,
+            claim_patience,
+            leadership,
+            own,
+            inbox.wake,
+            lambda name, refusal: reservations.reserved(name, refusal),
         )
         store = synchronization.store
-        store.tell(inbox.saw)
         teller, rivals = PodTeller(writing, allow, journal), Rivals(writing)
 
         def is_there(pod: PodId) -> bool:
@@ -60,6 +68,14 @@ class Scheduling:
         def may_place() -> bool:
             return synchronization.is_current and (leadership is None or leadership.leads)
 
+        def saw(key: Key, watched: WatchedObject | None) -> None:
+            inbox.saw(key, watched)
+            reservations.saw(key, watched)
+
+        reservations = ReservationTeller(
+            writing, service.reservation, store.get, frozenset(schedulers), allow, may_place, journal
+        )
+        store.tell(saw)
         loop = SchedulingLoop(
             inbox,
             service,
@@ -76,4 +92,4 @@ class Scheduling:
             PinnedPods(writing, teller, journal, replaces=replaces),
             may_place,
         )
-        self.threads: Sequence[threading.Thread] = (loop, teller)
+        self.threads: Sequence[threading.Thread] = (loop, teller, reservations)

@@ -12,7 +12,7 @@ from placement.sync.own_claims import OwnClaims
 from placement.sync.reconciled_nodes import ReconciledNodes
 from placement.sync.reconciled_pods import PodLookup, ReconciledPods
 from placement.sync.reconciled_reservations import ReconciledReservations
-from placement.sync.sending import Sending
+from placement.sync.sending import ReservationListener, Sending
 from placement.sync.service import ServiceCluster
 from placement.sync.watched_objects import Key, ObjectKind
 
@@ -39,11 +39,14 @@ class Reconciler:
         events: RejectionEvents | None = None,
         own: OwnClaims | None = None,
         made_room: Callable[[], None] = lambda: None,
+        reserved: ReservationListener = lambda _, __: None,
     ) -> None:
         self._service = service
         self._store = store
         self._journal = journal
-        self._sending = Sending(journal, lambda: progress(self.summary()), store, events, made_room)
+        self._sending = Sending(
+            journal, lambda: progress(self.summary()), store, events, made_room, reserved
+        )
         self._pods = ReconciledPods(service, store, self._sending, asked, namespaces, own or OwnClaims())
         self._reservations = ReconciledReservations(service, store, self._sending)
         self._nodes = ReconciledNodes(service, store, self._sending, self._pods, self._reservations)

@@ -16,6 +16,8 @@ from placement.sync.service import CONFLICT, Sent, is_refusal, outcome_of
 from placement.sync.watched_objects import Key, ObjectKind
 
 _LONGEST_PAUSE_SECONDS = 300.0
+ReservationListener = Callable[[str, ServiceError | None], None]
+"""A call with the name of a reservation and why the service refused it, None if it did not."""
 
 
 class Rejections:
@@ -90,7 +92,7 @@ class Sending:
     """The outcomes of the things that are sent.
 
     A refusal concerns its thing only, any other failure all of them. `made_room` is called with every change
-    that may help a pod which waits.
+    that may help a pod which waits, `reserved` with the outcome of every reservation, None for a good one.
     """
 
     _journal: Journal
@@ -98,6 +100,7 @@ class Sending:
     _store: InformerStore
     _events: RejectionEvents | None = None
     made_room: Callable[[], None] = lambda: None
+    reserved: ReservationListener = lambda _, __: None
     rejections: Rejections = field(default_factory=Rejections)
 
     def accepted(self, key: Key, mark: Hashable, send: Callable[[], Sent | bool]) -> bool:
@@ -118,6 +121,8 @@ class Sending:
         WRITES.labels(key.kind, "accepted").inc()
         if key.kind is not ObjectKind.POD:
             self.made_room()
+        if key.kind is ObjectKind.RESERVATION:
+            self.reserved(key.name, None)
         self.settled(key)
         for warning in sent.warnings:
             self._journal.note(f"{_title(key)}: {warning}")
@@ -129,6 +134,8 @@ class Sending:
         if not is_refusal(error):
             raise error
         self.rejections.add(key, mark, conflict=error.status == CONFLICT)
+        if key.kind is ObjectKind.RESERVATION:
+            self.reserved(key.name, error)
         self._journal.trouble(_title(key), f"rejected: {error}")
         watched = self._store.get(key)
         if self._events is not None and watched is not None and watched.text:

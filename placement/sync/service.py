@@ -171,6 +171,16 @@ class ServiceCluster:
         """Return the names of its reservations, or of the ones on one of its nodes."""
         return [each["name"] for each in self._listed("reservations", node=node)]
 
+    def reservation(self, name: str) -> dict[str, Any] | None:
+        """Return one of its reservations, None if there is none of that name."""
+        try:
+            found: dict[str, Any] = self._client.get(self._at("reservations", name))
+        except ServiceError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            return None
+        return found
+
     def pods(self, node: str | None = None) -> Iterator[HeldPod]:
         """Return its pods, or the pods on one of its nodes."""
         return map(_held, self._listed("pods", node=node))

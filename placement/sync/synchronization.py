@@ -21,6 +21,7 @@ from placement.sync.pause import Pause
 from placement.sync.progress import SERVICE, Progress
 from placement.sync.reconciled_pods import GATHERED_SECONDS
 from placement.sync.reconciler import Reconciler
+from placement.sync.sending import ReservationListener
 from placement.sync.service import PodId, ServiceCluster
 from placement.sync.settings import PATIENCE_SECONDS
 from placement.sync.watched_collections import collections
@@ -45,10 +46,12 @@ class Synchronization:
         leadership: Leadership | None = None,
         own: OwnClaims | None = None,
         made_room: Callable[[], None] = lambda: None,
+        reserved: ReservationListener = lambda _, __: None,
     ) -> None:
         """Prepare a synchronization; with `leadership` it sends only while this process leads.
 
-        `own` are pods that this process binds itself; `made_room` is called when a pod that waits may fit.
+        `own` are pods that this process binds itself; `made_room` is called when a pod that waits may fit,
+        `reserved` with the outcome of each reservation.
         """
         self._api_server = api_server
         self._collections = collections(namespaces)
@@ -74,6 +77,7 @@ class Synchronization:
             self._events,
             own,
             made_room,
+            reserved,
         )
         self._reconciler = self._new_reconciler()
         self._stood_by = False

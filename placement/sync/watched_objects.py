@@ -110,7 +110,12 @@ def lasting_part(manifest: Mapping[str, Any]) -> dict[str, Any]:
     status = {} if is_group else _without(manifest, "status", _VOLATILE_STATUS)
     if manifest["kind"] == ObjectKind.POD:
         status |= resize_status(manifest)
-    lasting = {**manifest, "metadata": _without(manifest, "metadata", _VOLATILE_METADATA), "status": status}
+    volatile = _VOLATILE_METADATA
+    if manifest["kind"] == ObjectKind.RESERVATION:
+        # Schedulers write the rest of its status, and its CPUs as an annotation: the service knows them.
+        status = {"phase": status["phase"]} if status.get("phase") in ENDED_PHASES else {}
+        volatile |= {"annotations"}
+    lasting = {**manifest, "metadata": _without(manifest, "metadata", volatile), "status": status}
     return lasting | _lasting_amounts(manifest) if manifest["kind"] == ObjectKind.TOPOLOGY else lasting
 
 

@@ -181,7 +181,9 @@ def _read(
         read = read.seen_first(before.since)
     if read.terms.is_over(agreed_now()) and uid not in known:
         raise BadRequest(
-            f"it expired at {read.terms.expires_at} already", place=RequestPlace("Reservation") / "spec"
+            f"it expired at {read.terms.expires_at} already",
+            "reservation_expired",
+            place=RequestPlace("Reservation") / "spec",
         )
     metadata = {**read.template["metadata"], "name": name, "uid": uid}
     spec = {key: value for key, value in read.template["spec"].items() if key != "nodeName"}

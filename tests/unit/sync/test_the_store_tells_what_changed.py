@@ -98,3 +98,16 @@ def test_whoever_waits_for_changes_is_woken():
     made.put("all", NODE, node())
     waiting.join(PATIENCE_SECONDS)
     assert found == [{NODE}]
+
+
+def test_what_schedulers_write_to_a_reservation_changes_nothing_but_its_end_does():
+    plain = {"kind": "Reservation", "metadata": {"name": "kept", "uid": "R"}, "spec": {"ttl": "1h"}}
+    status = {"phase": "Available", "nodeName": "n1", "currentOwners": [{"name": "web"}]}
+    annotated = {**plain["metadata"], "annotations": {"scheduling.koordinator.sh/resource-status": "{}"}}
+    seen = watched_object(plain)
+    written = watched_object({**plain, "metadata": annotated, "status": status})
+    assert (written.mark, written.over) == (seen.mark, False)
+    ended = watched_object({**plain, "status": {**status, "phase": "Failed"}})
+    assert ended.over and ended.mark != seen.mark
+    longer = watched_object({**plain, "spec": {"ttl": "2h"}})
+    assert longer.mark != seen.mark
