@@ -170,7 +170,9 @@ def test_the_loop_says_that_reservations_are_used_up_or_expired(around, definiti
         eventually(("Failed", "Expired"), lambda: ended(around, "large"))
         eventually(AVAILABLE, lambda: state(around, "once"))
         web = waiting(around, "web", **SCHEDULER)
-        eventually(("Succeeded", "host-0", "True Scheduled", "False Succeeded"), lambda: state(around, "once"))
+        eventually(
+            ("Succeeded", "host-0", "True Scheduled", "False Succeeded"), lambda: state(around, "once")
+        )
         assert owners(around, "once") == ([web["metadata"]["uid"]], "4")
         eventually([], lambda: list(held(around)))
         assert around.used("host-0") == 4

@@ -279,7 +279,10 @@ class Kubernetes(ApiServer):
         changed = type("Found", (), {"annotations": {}, "status": patch.get("status", {})})
         changed.annotations = patch["metadata"].get("annotations", {}) if not is_status else {}
         found = merged(self.stored[name], changed)
-        found["metadata"] = {**found["metadata"], "resourceVersion": str(int(metadata["resourceVersion"]) + 1)}
+        found["metadata"] = {
+            **found["metadata"],
+            "resourceVersion": str(int(metadata["resourceVersion"]) + 1),
+        }
         self.stored[name] = found
         return found
 

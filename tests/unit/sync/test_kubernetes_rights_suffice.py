@@ -67,6 +67,8 @@ def test_scheduling_may_all_that_the_synchronization_may_and_what_is_its_own():
         ("", "persistentvolumeclaims", "get"),
         ("", "persistentvolumes", "get"),
         ("policy", "poddisruptionbudgets", "list"),
+        *(("scheduling.koordinator.sh", "reservations", verb) for verb in ("get", "patch")),
+        ("scheduling.koordinator.sh", "reservations/status", "patch"),
     }
     assert granted("placement-schedule") == granted("placement-sync") | own
     assert granted("placement-schedule", "Role") == granted("placement-sync", "Role")
