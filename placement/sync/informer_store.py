@@ -80,22 +80,22 @@ class InformerStore:
             # What a PodGroup says is sent with its pods.
             self._changed |= self._pods_of_group.get(key, set())
         self._regroup(
-            key, None if before is None else before.pod_group, None if watched is None else watched.pod_group
+            key, None if before is None else before.group_key, None if watched is None else watched.group_key
         )
         if key.kind is ObjectKind.POD and before is not None and before.has_ended_as(watched):
             self._ended.add(PodId(key.namespace, key.name, before.uid))
 
-    def _regroup(self, pod: Key, before: Key | None, now: Key | None) -> None:
+    def _regroup(self, key: Key, former_key: Key | None, group_key: Key | None) -> None:
         """Note that a pod names another PodGroup than before, or none."""
-        if before == now:
+        if former_key == group_key:
             return
-        if before is not None:
-            pods = self._pods_of_group[before]
-            pods.discard(pod)
+        if former_key is not None:
+            pods = self._pods_of_group[former_key]
+            pods.discard(key)
             if not pods:
-                del self._pods_of_group[before]
-        if now is not None:
-            self._pods_of_group.setdefault(now, set()).add(pod)
+                del self._pods_of_group[former_key]
+        if group_key is not None:
+            self._pods_of_group.setdefault(group_key, set()).add(key)
 
     def changed(self, timeout: float) -> set[Key]:
         """Return the objects that changed since the last call, at the latest after `timeout` seconds.

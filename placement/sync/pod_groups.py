@@ -52,7 +52,7 @@ class PodGroups:
 
     def mark(self, watched: WatchedObject) -> Hashable:
         """Return a mark of a pod and its PodGroup, which differs when one of the two has changed."""
-        group = None if watched.pod_group is None else self._store.get(watched.pod_group)
+        group = None if watched.group_key is None else self._store.get(watched.group_key)
         return watched.mark if group is None else (watched.mark, group.mark)
 
     def _get(self, named: NamedPodGroup) -> WatchedObject | None:

@@ -18,7 +18,7 @@ from tests.service import Service
 from tests.synchronizing import eventually, pod_manifest
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-# As gang scheduling needs it; the other two parts of the API are not needed.
+# The first minor version with PodGroups of its own.
 _NATIVE_SINCE = 36
 
 

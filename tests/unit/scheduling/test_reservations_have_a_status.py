@@ -129,7 +129,8 @@ def test_one_that_has_a_place_is_available_with_its_node_cpus_and_amounts():
         "cpuset": "0-7",
         "numaNodeResources": HELD["numaNodeResources"],
     }
-    assert "currentOwners" not in status and "allocated" not in status
+    assert "currentOwners" not in status
+    assert "allocated" not in status
 
 
 def test_owners_come_and_go():
@@ -142,7 +143,8 @@ def test_owners_come_and_go():
     assert used["status"]["allocated"] == {"cpu": "5", "memory": str(2 << 30)}
     assert used["status"]["phase"] == "Available"
     free = written(used, answer())
-    assert free["status"]["currentOwners"] == [] and free["status"]["allocated"] == {}
+    assert free["status"]["currentOwners"] == []
+    assert free["status"]["allocated"] == {}
 
 
 def test_amounts_of_owners_that_the_reservation_does_not_hold_are_left_out():
@@ -196,7 +198,8 @@ def test_one_whose_node_is_gone_is_pending_again():
     found = written(used, None, FULL)
     assert found["status"].keys() == {"phase", "conditions", "allocatable", "allocated", "currentOwners"}
     assert found["status"]["allocatable"] == found["status"]["allocated"] == {}
-    assert found["status"]["phase"] == "Pending" and found["status"]["currentOwners"] == []
+    assert found["status"]["phase"] == "Pending"
+    assert found["status"]["currentOwners"] == []
     assert conditions(found) == {"Scheduled": ("False", "Unschedulable")}
     assert found["metadata"]["annotations"] == {}
     moved = written(used, answer(node="host-1"))
@@ -380,7 +383,8 @@ def test_pods_with_odd_annotations_use_nothing(annotation):
     world, pod = World(), user()
     pod["metadata"]["annotations"][ALLOCATED] = annotation
     world.see(Key(ObjectKind.POD, "default", "web"), pod)
-    assert world.teller.write_due() and not world.kubernetes.calls
+    assert world.teller.write_due()
+    assert not world.kubernetes.calls
 
 
 def test_one_that_cannot_be_written_stops_no_other_and_is_tried_again(clock):
