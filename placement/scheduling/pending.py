@@ -110,7 +110,7 @@ def read_pending(
         id=PodId(key.namespace, key.name, watched.uid),
         manifest=manifest,
         way=way,
-        group=watched.pod_group,
+        group=watched.group_key,
         priority=priority if isinstance(priority, int) else 0,
         created_at=str(metadata.get("creationTimestamp") or ""),
         shape=_shape(manifest, way),

@@ -56,14 +56,9 @@ class Key(NamedTuple):
 class WatchedObject:
     """An object as last seen.
 
-        `text` is the manifest as JSON, `mark` tells whether anything that matters changed. `node` is the node a
-    <<<<<<< HEAD
-        pod occupies; one that waits for a node or is `over` occupies none. The text of a pod that is over is not
-        kept. Reservations may be `over`, too. `pod_group` is the PodGroup that a pod names.
-    =======
-        pod occupies; one that waits for a node or is `over` occupies none, and its text is not kept. Reservations
-        may be `over`, too. `group_key` is the PodGroup that a pod names.
-    >>>>>>> groups
+    `text` is the manifest as JSON, `mark` tells whether anything that matters changed. `node` is the node a
+    pod occupies; one that waits for a node or is `over` occupies none. The text of a pod that is over is not
+    kept. Reservations may be `over`, too. `group_key` is the PodGroup that a pod names.
     """
 
     text: bytes
