@@ -383,9 +383,10 @@ def test_without_a_scope_the_forest_is_empty_and_no_list_is_told(unscoped: Regis
 
 
 OPEN = {
-    *("Aggregates", "BestFit", "CandidateSearch", "ClosedNodes", "Clusters", "Extender", "Finder", "Flavors"),
-    *("FleetCapacity", "Health", "HostViews", "Hosts", "ImaginedSearch", "Listings", "NodeImports"),
-    *("Planning", "Plans", "PodTranslation", "Pods", "Reservations", "UseHistory"),
+    *("Aggregates", "BestFit", "BoundPods", "CandidateSearch", "ClosedNodes", "Clusters", "Extender"),
+    *("Finder", "Flavors", "FleetCapacity", "Health", "HostViews", "Hosts", "ImaginedSearch", "Listings"),
+    *("NodeImports", "Planning", "Plans", "PodTranslation", "Pods", "Preemption", "Reservations"),
+    "UseHistory",
 }
 
 

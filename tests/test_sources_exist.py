@@ -39,6 +39,7 @@ OUTSIDE = (
     "Kubernetes effective requests",
     "Kubernetes podAffinity, podAntiAffinity",
     "Kubernetes topologySpreadConstraints",
+    "kube-scheduler, plugin DefaultPreemption",
     "kube-scheduler, plugin InterPodAffinity",
     "kube-scheduler, plugin PodTopologySpread",
     "Kubernetes nodeSelector, required node affinity",

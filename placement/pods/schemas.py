@@ -444,46 +444,6 @@ class NodeSchema(fields.AnswerSchema):
     )
 
 
-# Pods that were bound by their caller.
-
-_MOST_BOUND = 500
-_MOST_NAMED = 10_000
-# As long as the column, and as Kubernetes has them.
-_UID_LENGTH, _NAME_LENGTH = 36, 253
-
-
-class BoundPodSchema(fields.VersionedSchema):
-    """A pod, and the node to which it was bound."""
-
-    namespace = fields.String(1, _NAME_LENGTH, required=True)
-    name = fields.String(1, _NAME_LENGTH, required=True)
-    uid = fields.String(1, _UID_LENGTH, required=True)
-    node = fields.String(1, _NAME_LENGTH, required=True)
-
-
-class BoundPodsSchema(fields.VersionedSchema):
-    """POST /ext/v1/clusters/{cluster}/pods/bound."""
-
-    pods = fields.Sequence(fields.Object(BoundPodSchema), least=1, most=_MOST_BOUND, required=True)
-
-
-class ConfirmedPodSchema(fields.AnswerSchema):
-    """The outcome for one of many bound pods; an unknown one has to be reported with its manifest."""
-
-    namespace = fields.String(source=lambda outcome: outcome[0].namespace)
-    name = fields.String(source=lambda outcome: outcome[0].name)
-    uid = fields.String(source=lambda outcome: outcome[0].uid)
-    outcome = fields.Choice(
-        ["confirmed", "unknown"], source=lambda outcome: "confirmed" if outcome[1] else "unknown"
-    )
-
-
-class ConfirmedPodsSchema(fields.AnswerSchema):
-    """The outcome for each of many bound pods, in their order."""
-
-    pods = fields.Sequence(fields.Object(ConfirmedPodSchema), source=list)
-
-
 # Answers about pods, also of the scheduler extender.
 
 
@@ -638,10 +598,48 @@ class PreviewSchema(fields.AnswerSchema):
     undecided = fields.Sequence(fields.Object(UndecidedSchema), metadata=fields.OPTIONAL)
 
 
+_MOST_BOUND = 500
+_MOST_NAMED = 10_000
+# As long as the column, and as Kubernetes has them.
+_UID_LENGTH, _NAME_LENGTH = 36, 253
+
+
+class BoundPodSchema(fields.VersionedSchema):
+    """A pod, and the node to which it was bound."""
+
+    namespace = fields.String(1, _NAME_LENGTH, required=True)
+    name = fields.String(1, _NAME_LENGTH, required=True)
+    uid = fields.String(1, _UID_LENGTH, required=True)
+    node = fields.String(1, _NAME_LENGTH, required=True)
+
+
+class BoundPodsSchema(fields.VersionedSchema):
+    """POST /ext/v1/clusters/{cluster}/pods/bound."""
+
+    pods = fields.Sequence(fields.Object(BoundPodSchema), least=1, most=_MOST_BOUND, required=True)
+
+
+class ConfirmedPodSchema(fields.AnswerSchema):
+    """The outcome for one of many bound pods; an unknown one has to be reported with its manifest."""
+
+    namespace = fields.String(source=lambda outcome: outcome[0].namespace)
+    name = fields.String(source=lambda outcome: outcome[0].name)
+    uid = fields.String(source=lambda outcome: outcome[0].uid)
+    outcome = fields.Choice(
+        ["confirmed", "unknown"], source=lambda outcome: "confirmed" if outcome[1] else "unknown"
+    )
+
+
+class ConfirmedPodsSchema(fields.AnswerSchema):
+    """The outcome for each of many bound pods, in their order."""
+
+    pods = fields.Sequence(fields.Object(ConfirmedPodSchema), source=list)
+
+
 class PreemptionBodySchema(fields.VersionedSchema):
     """POST /ext/v1/clusters/{cluster}/pods/preemption.
 
-    `protected` are the uids of pods whose disruption budgets allow no more; only `nodes` count, if given.
+    `protected` are the uids of pods with disruption budgets that allow no more; only `nodes` count, if given.
     """
 
     pod = fields.Given(bodies.POD, required=True)
@@ -662,7 +660,7 @@ class PreemptionSchema(fields.AnswerSchema):
     """
 
     node = fields.String(nullable=True)
-    victims = fields.Sequence(fields.Object(VictimSchema))
+    victims = fields.Sequence(fields.Object(VictimSchema), source="pods")
     violations = fields.Integer()
     reason = fields.String()
 

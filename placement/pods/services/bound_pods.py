@@ -24,7 +24,7 @@ class BoundPod(NamedTuple):
 
 
 class BoundPods:
-    """The confirmation of claims whose pods were bound."""
+    """The confirmation of claims of pods that were bound."""
 
     for_bound_callers = True
 
@@ -35,7 +35,7 @@ class BoundPods:
     def confirm(self, cluster: str, bound_pods: Sequence[BoundPod]) -> list[bool]:
         """Confirm claims as reports of the running pods do; return of each whether it is on that node.
 
-        A pod that is not there with this name and uid, or whose row cannot be read, has to be reported. All
+        A pod that is not there with this name and uid, or has an unreadable row, has to be reported. All
         are written in one transaction. Allocations stay, so nodes are not stamped. Raises NotFound for the
         cluster, Unavailable.
         """

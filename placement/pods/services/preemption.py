@@ -53,7 +53,7 @@ class PreemptionChoice(NamedTuple):
     """
 
     node: str | None
-    victims: Sequence[PodPriority]
+    pods: Sequence[PodPriority]
     violations: int
     reason: str
 
@@ -62,10 +62,10 @@ class PreemptionChoice(NamedTuple):
         """Return how much it costs; the least is best.
 
         Fewer violations come first, then a less important victim as the most important one, then the smaller
-        sum of priorities, then fewer victims. Source: the default preemption of kube-scheduler. Its sums
-        count priorities from the lowest possible one, so that no victim makes a sum smaller.
+        sum of priorities, then fewer victims. Sums count priorities from the lowest possible one, so that no
+        victim makes a sum smaller. Source: kube-scheduler, plugin DefaultPreemption.
         """
-        priorities = [pod.priority for pod in self.victims]
+        priorities = [pod.priority for pod in self.pods]
         total = sum(priority - _LOWEST_PRIORITY for priority in priorities)
         return self.violations, max(priorities, default=-math.inf), total, len(priorities)
 
@@ -133,9 +133,9 @@ class Preemption:
     ) -> PreemptionChoice:
         """Return the node from which the fewest and least important pods must go so that the pod fits there.
 
-        Nothing is written. `protected` are the uids of pods whose disruption budgets allow no more: they stay
-        where others can go instead. `node_names`: only these nodes count. If the pod fits somewhere, no pod
-        goes. Nodes come by name, a hundred at a time until there is a choice, while time and caller last.
+        Nothing is written. `protected` are the uids of pods with disruption budgets that allow no more: they
+        stay where others can go instead. `node_names`: only these nodes count. If the pod fits somewhere, no
+        pod goes. Nodes come by name, a hundred at a time until there is a choice, while time and caller last.
         Raises NotFound for the cluster, and where it has none of the nodes; ManifestError.
         """
         preview = self._pods.preview(cluster, pod, node_names, most=1, knows_nodes=True)
@@ -152,7 +152,7 @@ class Preemption:
         columns = self._pods.nodes_without(snapshot, preemptor.document)
         looked_at = 0
         for some in portions(names, ENOUGH_NODES):
-            found: list[PreemptionChoice] = []
+            choices: list[PreemptionChoice] = []
             nodes = [snapshot.by_name[name] for name in some if name in snapshot.by_name]
             with self._database.read() as connection:
                 present = statements.priorities(connection, [node.id for node in nodes])
@@ -163,9 +163,9 @@ class Preemption:
                 candidates = preemptor.less_important(present[node.id])
                 fits = self._fits_on(snapshot, preemptor, columns, node.name)
                 if candidates and (way := _way(node.name, candidates, uids, fits)):
-                    found.append(way)
-            if found:
-                return min(found, key=attrgetter("rank"))
+                    choices.append(way)
+            if choices:
+                return min(choices, key=attrgetter("rank"))
             if _must_end():
                 return _no_choice(f"time was up after {looked_at} of {len(names)} nodes where it may help")
         return _no_choice(f"evicting pods would not help on {len(names)} node(s): {preview.message}")
@@ -254,17 +254,17 @@ def _where_eviction_may_help(refusals: Mapping[str, Refusal]) -> list[str]:
 
 
 def _way(
-    node_name: str, candidates: Sequence[PodPriority], protected: Collection[str], fits: FitsWithout
+    node_name: str, less_important_pods: Sequence[PodPriority], protected: Collection[str], fits: FitsWithout
 ) -> PreemptionChoice | None:
-    """Return which candidates, most important first, have to go from a node; None if that does not help.
+    """Return which of these pods, most important first, have to go from a node; None if that does not help.
 
-    Protected ones are spared first. Source: the default preemption of kube-scheduler.
+    Protected ones are spared first. Source: kube-scheduler, plugin DefaultPreemption.
     """
-    in_order = sorted(candidates, key=lambda pod: pod.uid not in protected)
+    in_order = sorted(less_important_pods, key=lambda pod: pod.uid not in protected)
     chosen = choose_victims([pod.consumer for pod in in_order], (), fits, None)
     if chosen is None:
         return None
-    victims = [pod for pod in candidates if pod.consumer in chosen]
+    victims = [pod for pod in less_important_pods if pod.consumer in chosen]
     violations = sum(pod.uid in protected for pod in victims)
     return PreemptionChoice(node_name, victims, violations, "the pod fits there once the victims are gone")
 
