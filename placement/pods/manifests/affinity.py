@@ -230,7 +230,8 @@ class SpreadConstraint(NamedTuple):
 
     Nodes with one value at `topology_key` are one place. While there are fewer than `min_domains` places, the
     lowest count is taken as 0. Nodes count only if the pod's node affinity holds there (`honors_affinity`),
-    and if it tolerates their taints (`honors_taints`).
+    and if it tolerates their taints (`honors_taints`). An empty selector counts no placed pod
+    (`counts_placed`), as in kube-scheduler 1.36, though it selects every pod; 1.20 counted all.
     """
 
     pods: PodSelector
@@ -240,6 +241,7 @@ class SpreadConstraint(NamedTuple):
     min_domains: int = 1
     honors_affinity: bool = True
     honors_taints: bool = False
+    counts_placed: bool = True
 
     def __str__(self) -> str:
         """Return the constraint in readable form."""
@@ -274,6 +276,7 @@ def _read_constraint(each: Field, bearer: Bearer) -> SpreadConstraint:
         least or 1,
         _choice(each.member("nodeAffinityPolicy"), (_HONOR, _IGNORE), _HONOR) == _HONOR,
         _choice(each.member("nodeTaintsPolicy"), (_HONOR, _IGNORE), _IGNORE) == _HONOR,
+        labels is None or bool(labels.requirements),
     )
 
 

@@ -218,8 +218,8 @@ class TopologySpread(BetweenPods):
             obstacle = Obstacle(ConditionKind.TOPOLOGY_SPREAD, str(each))
             yield at < 0, Refusal((NOT_LABELLED,), RefusalClass.UNRESOLVABLE, obstacle=obstacle)
             counting = everywhere & _counts(columns, each, selection)
-            counts = _staying(columns, placed, each)
-            there = per_place(at, np.where(counting, counts, 0))
+            counts = placed.matching(columns, (each.pods,), staying=True)
+            there = per_place(at, np.where(counting & each.counts_placed, counts, 0))
             least = int(there[counting].min(initial=np.iinfo(np.int64).max))
             if len(np.unique(at[counting])) < each.min_domains:
                 least = 0
@@ -243,7 +243,7 @@ class TopologySpread(BetweenPods):
         is_known = everywhere[rows]
         uneven = np.zeros(len(rows))
         for each, at in zip(constraints, places_of, strict=True):
-            counts = _staying(columns, placed, each)
+            counts = placed.matching(columns, (each.pods,), staying=True) * each.counts_placed
             if each.topology_key == _HOSTNAME:
                 there, size = counts, int(is_known.sum())
             else:
@@ -256,17 +256,6 @@ class TopologySpread(BetweenPods):
             least, most = int(raw[is_known].min()), int(raw[is_known].max())
             scores[is_known] = BEST * (most + least - raw[is_known]) // most if most else BEST
         return scores
-
-
-def _staying(columns: NodeColumns, placed: PlacedPods, constraint: SpreadConstraint) -> Amounts:
-    """Return how many pods that a constraint selects, and that are not being deleted, are on each node.
-
-    An empty selector counts none, as in kube-scheduler 1.36, though it selects every pod; 1.20 counted all.
-    """
-    labels = constraint.pods.labels
-    if labels is not None and not labels.requirements:
-        return np.zeros(len(columns.nodes), np.int64)
-    return placed.matching(columns, (constraint.pods,), staying=True)
 
 
 def _places(columns: NodeColumns, constraints: Sequence[SpreadConstraint]) -> tuple[list[Indices], Mask]:
