@@ -55,7 +55,7 @@ class _Shortened(reprlib.Repr):
         return counted_elements(x) if len(x) > MOST_ELEMENTS else super().repr_list(x, level)
 
 
-_short = _Shortened()
+_shortened = _Shortened()
 
 Document = dict[str, Any]
 Inner = Callable[[Any], Document]
@@ -63,7 +63,7 @@ Inner = Callable[[Any], Document]
 
 def shown(value: Any) -> str:
     """Return the value as a Python literal, cut where it is long or deep: messages do not echo bodies."""
-    text = _short.repr(value)
+    text = _shortened.repr(value)
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 

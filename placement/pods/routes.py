@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -210,8 +211,6 @@ def _previewed(documents: list[Any]) -> tuple[Any, list[str] | None, int | None]
         unknown = sorted(str(key) for key in request.keys() - {"pod", "nodeNames", "limit"})
         if unknown:
             raise BadValues(Finding("not part of a preview", BODY / name) for name in unknown)
-        if request.get("pod") is None:
-            raise BadRequest("is missing", place=BODY / "pod")
         names, most = request.get("nodeNames"), request.get("limit")
         if names is not None and not (
             isinstance(names, list) and all(isinstance(name, str) for name in names)
@@ -219,8 +218,15 @@ def _previewed(documents: list[Any]) -> tuple[Any, list[str] | None, int | None]
             raise BadRequest("must be a list of names of nodes", place=BODY / "nodeNames")
         if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 0):
             raise BadRequest(f"must be 0 or more, not {most!r}", place=BODY / "limit")
-        return common_documents.manifest_of_kind("Pod", [request.get("pod")]), names, most
+        return _pod_of(request), names, most
     return common_documents.manifest_of_kind("Pod", documents), None, None
+
+
+def _pod_of(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the Pod of a preview. Raises BadRequest, also where it is missing."""
+    if request.get("pod") is None:
+        raise BadRequest("is missing", place=BODY / "pod")
+    return common_documents.manifest_of_kind("Pod", [request["pod"]])
 
 
 # /ext/v1/clusters/{cluster}/reservations: places kept for pods to come.

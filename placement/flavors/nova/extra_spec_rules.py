@@ -18,7 +18,7 @@ from placement.flavors.nova.additions import (
     TPM_VERSION_TRAITS,
 )
 from placement.flavors.nova.flavor import integer, is_boolean, is_true
-from placement.flavors.nova.problems import shown
+from placement.flavors.nova.problems import Code, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,22 +195,30 @@ def ignored_extra_specs(extra_specs: Mapping[str, str]) -> tuple[Finding, ...]:
     ).problems
     known = nova_extra_specs.suggestible(KNOWN_EXTRA_SPECS, extra_specs)
     for key, text in extra_specs.items():
-        rule = _rule(key)
+        rule, undecided = _rule(key), _undecided(key)
         if rule is _BOOLEAN and not rule.accepts(text):
             problems.add(UNUSED, key, f"{shown(text)} is not {rule.expects}, so it counts as false")
-        elif (undecided := _undecided(key)) is not None:
-            if not undecided.is_idle(text):
-                problems.add(NOT_DECIDED, key, _not_decided(undecided))
-        elif rule is None and key not in GUEST_ONLY and not nova_extra_specs.is_entry(key):
-            # Properties of images have names such as hw_cpu_policy.
-            flavors = key.replace("_", ":", 1)
-            like = [flavors] if _rule(flavors) is not None else near(key, known, 1)
-            if ":" in key or like or _LIKE_OURS.match(key):
-                problems.add(UNUSED, key, _no_such(like))
-            else:
-                # A filter of nova compares keys without a namespace with aggregates.
-                problems.add(NOT_DECIDED, key, _not_decided(_METADATA))
+        elif undecided is not None and not undecided.is_idle(text):
+            problems.add(NOT_DECIDED, key, _not_decided(undecided))
+        elif undecided is None and rule is None and not _has_meaning(key):
+            problems.add(*_unknown(key, known))
     return tuple(sorted(problems, key=lambda each: (each.code, str(each))))
+
+
+def _has_meaning(key: str) -> bool:
+    """Return whether the key concerns guests only, or names a resource or a trait."""
+    return key in GUEST_ONLY or nova_extra_specs.is_entry(key)
+
+
+def _unknown(key: str, known: Collection[str]) -> tuple[Code, str, str]:
+    """Return the code, the name and the reason of a problem with a key that has no rule."""
+    # Properties of images have names such as hw_cpu_policy.
+    flavors = key.replace("_", ":", 1)
+    like = [flavors] if _rule(flavors) is not None else near(key, known, 1)
+    if ":" in key or like or _LIKE_OURS.match(key):
+        return UNUSED, key, _no_such(like)
+    # A filter of nova compares keys without a namespace with aggregates.
+    return NOT_DECIDED, key, _not_decided(_METADATA)
 
 
 def _undecided(key: str) -> UndecidedSpec | None:
