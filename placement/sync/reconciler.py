@@ -44,9 +44,7 @@ class Reconciler:
         self._service = service
         self._store = store
         self._journal = journal
-        self._sending = Sending(
-            journal, lambda: progress(self.summary()), store, events, made_room, reserved
-        )
+        self._sending = Sending(journal, lambda: progress(self.summary()), store, events, made_room, reserved)
         self._pods = ReconciledPods(service, store, self._sending, asked, namespaces, own or OwnClaims())
         self._reservations = ReconciledReservations(service, store, self._sending)
         self._nodes = ReconciledNodes(service, store, self._sending, self._pods, self._reservations)

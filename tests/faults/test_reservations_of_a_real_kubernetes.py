@@ -26,6 +26,11 @@ _RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
 
 
 @pytest.fixture
+def kubernetes(any_kubernetes: ControlPlane) -> ControlPlane:
+    return any_kubernetes
+
+
+@pytest.fixture
 def around(kubernetes: ControlPlane, connection_url: str, tmp_path: Path) -> Iterator[Lab]:
     with lab(kubernetes, connection_url, tmp_path) as found:
         found.add_node("host-0")
@@ -170,7 +175,9 @@ def test_the_loop_says_that_reservations_are_used_up_or_expired(around, definiti
         eventually(("Failed", "Expired"), lambda: ended(around, "large"))
         eventually(AVAILABLE, lambda: state(around, "once"))
         web = waiting(around, "web", **SCHEDULER)
-        eventually(("Succeeded", "host-0", "True Scheduled", "False Succeeded"), lambda: state(around, "once"))
+        eventually(
+            ("Succeeded", "host-0", "True Scheduled", "False Succeeded"), lambda: state(around, "once")
+        )
         assert owners(around, "once") == ([web["metadata"]["uid"]], "4")
         eventually([], lambda: list(held(around)))
         assert around.used("host-0") == 4

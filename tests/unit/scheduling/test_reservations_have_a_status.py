@@ -14,7 +14,7 @@ from placement.client.client import ServiceError
 from placement.scheduling.reservation_status import (
     EXPIRED_CODE,
     RESOURCE_STATUS,
-    ReservationOwner,
+    ReservationUser,
     changes,
     waits_for_owner,
 )
@@ -91,7 +91,7 @@ def written(
     owners: list[dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """The Reservation after what is written; a second look writes nothing."""
-    pods = [ReservationOwner.of(pod, "host-0") for pod in owners or []]
+    pods = [ReservationUser.of(pod, "host-0") for pod in owners or []]
     after = merged(manifest, changes(manifest, given, refusal, pods, NOW))
     assert not changes(after, given, refusal, pods, datetime.now(UTC))
     return after
@@ -129,7 +129,8 @@ def test_one_that_has_a_place_is_available_with_its_node_cpus_and_amounts():
         "cpuset": "0-7",
         "numaNodeResources": HELD["numaNodeResources"],
     }
-    assert "currentOwners" not in status and "allocated" not in status
+    assert "currentOwners" not in status
+    assert "allocated" not in status
 
 
 def test_owners_come_and_go():
@@ -142,7 +143,8 @@ def test_owners_come_and_go():
     assert used["status"]["allocated"] == {"cpu": "5", "memory": str(2 << 30)}
     assert used["status"]["phase"] == "Available"
     free = written(used, answer())
-    assert free["status"]["currentOwners"] == [] and free["status"]["allocated"] == {}
+    assert free["status"]["currentOwners"] == []
+    assert free["status"]["allocated"] == {}
 
 
 def test_amounts_of_owners_that_the_reservation_does_not_hold_are_left_out():
@@ -160,7 +162,7 @@ def test_equal_amounts_in_other_units_and_owners_in_another_order_are_not_writte
     found["status"]["allocatable"] = {"cpu": "8000m", "memory": "1Gi"}
     found["status"]["currentOwners"].reverse()
     found["status"]["currentOwners"][0]["kind"] = "Pod"
-    assert not changes(found, given, None, [ReservationOwner.of(pod, "host-0") for pod in pods], NOW)
+    assert not changes(found, given, None, [ReservationUser.of(pod, "host-0") for pod in pods], NOW)
 
 
 def test_one_that_is_used_up_succeeds_once_its_owner_is_on_the_node():
@@ -196,7 +198,8 @@ def test_one_whose_node_is_gone_is_pending_again():
     found = written(used, None, FULL)
     assert found["status"].keys() == {"phase", "conditions", "allocatable", "allocated", "currentOwners"}
     assert found["status"]["allocatable"] == found["status"]["allocated"] == {}
-    assert found["status"]["phase"] == "Pending" and found["status"]["currentOwners"] == []
+    assert found["status"]["phase"] == "Pending"
+    assert found["status"]["currentOwners"] == []
     assert conditions(found) == {"Scheduled": ("False", "Unschedulable")}
     assert found["metadata"]["annotations"] == {}
     moved = written(used, answer(node="host-1"))
@@ -279,7 +282,10 @@ class Kubernetes(ApiServer):
         changed = type("Found", (), {"annotations": {}, "status": patch.get("status", {})})
         changed.annotations = patch["metadata"].get("annotations", {}) if not is_status else {}
         found = merged(self.stored[name], changed)
-        found["metadata"] = {**found["metadata"], "resourceVersion": str(int(metadata["resourceVersion"]) + 1)}
+        found["metadata"] = {
+            **found["metadata"],
+            "resourceVersion": str(int(metadata["resourceVersion"]) + 1),
+        }
         self.stored[name] = found
         return found
 
@@ -377,7 +383,8 @@ def test_pods_with_odd_annotations_use_nothing(annotation):
     world, pod = World(), user()
     pod["metadata"]["annotations"][ALLOCATED] = annotation
     world.see(Key(ObjectKind.POD, "default", "web"), pod)
-    assert world.teller.write_due() and not world.kubernetes.calls
+    assert world.teller.write_due()
+    assert not world.kubernetes.calls
 
 
 def test_one_that_cannot_be_written_stops_no_other_and_is_tried_again(clock):

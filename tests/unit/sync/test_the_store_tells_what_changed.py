@@ -107,6 +107,7 @@ def test_what_schedulers_write_to_a_reservation_changes_nothing_but_its_end_does
     written = watched_object({**plain, "metadata": annotated, "status": status})
     assert (written.mark, written.over) == (seen.mark, False)
     ended = watched_object({**plain, "status": {**status, "phase": "Failed"}})
-    assert ended.over and ended.mark != seen.mark
+    assert ended.over
+    assert ended.mark != seen.mark
     longer = watched_object({**plain, "spec": {"ttl": "2h"}})
     assert longer.mark != seen.mark
