@@ -436,9 +436,11 @@ def test_one_that_was_changed_meanwhile_is_looked_at_again(clock):
     assert world.writes() == 1
 
 
-def test_another_one_of_the_name_is_not_written():
+@pytest.mark.parametrize("given", [answer(), None])
+def test_another_one_of_the_name_is_not_written(given):
     world = World("kept")
-    world.answers["kept"] = answer()
+    world.answers["kept"] = given
+    world.teller.reserved("kept", FULL)
     world.kubernetes.stored["kept"]["metadata"]["uid"] = "uid-newer"
     world.teller.write_due()
     assert world.writes() == 0
