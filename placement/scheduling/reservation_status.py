@@ -1,7 +1,7 @@
 """The status of a Reservation in Kubernetes, from what the service answers about it and from its owners.
 
 It is the status that koord-scheduler writes: phase, node, amounts, owners, and the conditions Scheduled and
-Ready. The CPUs and NUMA amounts that the reservation holds are an annotation, as those of a pod.
+Ready. The CPUs and NUMA amounts that the reservation holds are an annotation, as a pod has it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OF_OWNER = ("namespace", "name", "uid")
 _OF_CONDITION = ("type", "status", "reason", "message")
 
 
-class ReservationOwner(NamedTuple):
+class ReservationUser(NamedTuple):
     """A pod on a node that uses a reservation, with its requests in milli-CPUs and base units."""
 
     namespace: str
@@ -39,7 +39,7 @@ class ReservationOwner(NamedTuple):
     requests: Mapping[str, int]
 
     @classmethod
-    def of(cls, pod: Mapping[str, Any], node: str) -> ReservationOwner:
+    def of(cls, pod: Mapping[str, Any], node: str) -> ReservationUser:
         """Return the owner that a pod of Kubernetes is; requests that cannot be read count as nothing."""
         metadata = pod["metadata"]
         manifest = {"apiVersion": "v1", "kind": "Pod", **pod}
@@ -47,7 +47,7 @@ class ReservationOwner(NamedTuple):
         return cls(metadata.get("namespace") or "", metadata["name"], metadata["uid"], node, requests)
 
 
-class Changes(NamedTuple):
+class StatusChanges(NamedTuple):
     """Merge patches (RFC 7396) of the annotations and of the status of a Reservation, empty for none."""
 
     annotations: dict[str, str | None]
@@ -57,16 +57,16 @@ class Changes(NamedTuple):
         return bool(self.annotations or self.status)
 
 
-_NOTHING = Changes({}, {})
+_NOTHING = StatusChanges({}, {})
 
 
 def changes(
     manifest: Mapping[str, Any],
     answer: Mapping[str, Any] | None,
     refusal: ServiceError | None,
-    owners: Sequence[ReservationOwner],
+    owners: Sequence[ReservationUser],
     now: datetime,
-) -> Changes:
+) -> StatusChanges:
     """Return what is to be changed in a Reservation of Kubernetes, nothing where it says all already.
 
     `answer` is the reservation as the service has it, None if it has none; `refusal` is why it took none.
@@ -90,10 +90,10 @@ def changes(
         # What it held last stays readable.
         annotation = annotations.get(RESOURCE_STATUS)
     changed = {RESOURCE_STATUS: annotation} if annotation != annotations.get(RESOURCE_STATUS) else {}
-    return Changes(changed, _patch(present, wanted, now))
+    return StatusChanges(changed, _patch(present, wanted, now))
 
 
-def waits_for_owner(answer: Mapping[str, Any] | None, owners: Sequence[ReservationOwner]) -> bool:
+def waits_for_owner(answer: Mapping[str, Any] | None, owners: Sequence[ReservationUser]) -> bool:
     """Return whether the service has used a reservation up for a pod that is on no node yet."""
     if answer is None or answer["phase"] != _SUCCEEDED:
         return False
@@ -108,7 +108,7 @@ class _Status(NamedTuple):
     node: str | None
     conditions: Mapping[str, tuple[str, str, str] | None]
     allocatable: Mapping[str, str] | None
-    owners: Sequence[ReservationOwner] = ()
+    owners: Sequence[ReservationUser] = ()
 
 
 def _unplaced(refusal: ServiceError | None) -> _Status | None:
@@ -122,7 +122,7 @@ def _unplaced(refusal: ServiceError | None) -> _Status | None:
 
 
 def _placed(
-    answer: Mapping[str, Any], present: Mapping[str, Any], owners: Sequence[ReservationOwner]
+    answer: Mapping[str, Any], present: Mapping[str, Any], owners: Sequence[ReservationUser]
 ) -> _Status | None:
     """Return the status of a reservation that has, or had, a place; None where the answer is not enough."""
     phase, node = answer["phase"], answer["node"]
@@ -169,7 +169,7 @@ def _patch(present: Mapping[str, Any], wanted: _Status, now: datetime) -> dict[s
     return patch
 
 
-def _allocated(owners: Iterable[ReservationOwner], allocatable: Iterable[str]) -> dict[str, str]:
+def _allocated(owners: Iterable[ReservationUser], allocatable: Iterable[str]) -> dict[str, str]:
     """Return what all owners request of the resources that the reservation holds."""
     total: Counter[str] = Counter()
     for owner in owners:

@@ -1,4 +1,4 @@
-"""What Reservations are told: a thread keeps their status in Kubernetes as the service has them.
+"""The status of Reservations in Kubernetes, which a thread keeps as the service has them.
 
 A Reservation is looked at when the watch shows it, when the service has taken or refused it, when a pod that
 uses it gets to its node or ends, when it expires, and from time to time.
@@ -19,7 +19,7 @@ from placement.common.documents import RESERVATION_API_VERSION
 from placement.common.pod_identity import canonical_uid
 from placement.engine.domain.errors import PlacementError
 from placement.scheduling.figures import TOLD
-from placement.scheduling.reservation_status import Changes, ReservationOwner, changes, waits_for_owner
+from placement.scheduling.reservation_status import ReservationUser, StatusChanges, changes, waits_for_owner
 from placement.sync.api_server import NOT_FOUND, ApiServer, ApiServerError, object_path
 from placement.sync.journal import Journal
 from placement.sync.leadership import NotLeading
@@ -185,16 +185,16 @@ class ReservationTeller(threading.Thread):
             found = found.get(name) if isinstance(found, Mapping) else None
         return not found or found in self._schedulers
 
-    def _owners(self, answer: Mapping[str, Any] | None) -> list[ReservationOwner]:
+    def _owners(self, answer: Mapping[str, Any] | None) -> list[ReservationUser]:
         """Return the owners that Kubernetes has on a node."""
         found = []
         for each in () if answer is None else answer["current_owners"]:
             watched = self._seen(Key(ObjectKind.POD, each["namespace"], each["name"]))
             if watched is not None and watched.uid == each["uid"] and watched.node is not None:
-                found.append(ReservationOwner.of(watched.manifest, watched.node))
+                found.append(ReservationUser.of(watched.manifest, watched.node))
         return found
 
-    def _write(self, name: str, present: Mapping[str, Any], changed: Changes) -> None:
+    def _write(self, name: str, present: Mapping[str, Any], changed: StatusChanges) -> None:
         """Write changes, which Kubernetes refuses if others changed the Reservation meanwhile.
 
         Raises ApiServerError, NotLeading.

@@ -26,6 +26,11 @@ _RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
 
 
 @pytest.fixture
+def kubernetes(any_kubernetes: ControlPlane) -> ControlPlane:
+    return any_kubernetes
+
+
+@pytest.fixture
 def around(kubernetes: ControlPlane, connection_url: str, tmp_path: Path) -> Iterator[Lab]:
     with lab(kubernetes, connection_url, tmp_path) as found:
         found.add_node("host-0")

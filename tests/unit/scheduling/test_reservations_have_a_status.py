@@ -14,7 +14,7 @@ from placement.client.client import ServiceError
 from placement.scheduling.reservation_status import (
     EXPIRED_CODE,
     RESOURCE_STATUS,
-    ReservationOwner,
+    ReservationUser,
     changes,
     waits_for_owner,
 )
@@ -91,7 +91,7 @@ def written(
     owners: list[dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """The Reservation after what is written; a second look writes nothing."""
-    pods = [ReservationOwner.of(pod, "host-0") for pod in owners or []]
+    pods = [ReservationUser.of(pod, "host-0") for pod in owners or []]
     after = merged(manifest, changes(manifest, given, refusal, pods, NOW))
     assert not changes(after, given, refusal, pods, datetime.now(UTC))
     return after
@@ -162,7 +162,7 @@ def test_equal_amounts_in_other_units_and_owners_in_another_order_are_not_writte
     found["status"]["allocatable"] = {"cpu": "8000m", "memory": "1Gi"}
     found["status"]["currentOwners"].reverse()
     found["status"]["currentOwners"][0]["kind"] = "Pod"
-    assert not changes(found, given, None, [ReservationOwner.of(pod, "host-0") for pod in pods], NOW)
+    assert not changes(found, given, None, [ReservationUser.of(pod, "host-0") for pod in pods], NOW)
 
 
 def test_one_that_is_used_up_succeeds_once_its_owner_is_on_the_node():
@@ -436,9 +436,11 @@ def test_one_that_was_changed_meanwhile_is_looked_at_again(clock):
     assert world.writes() == 1
 
 
-def test_another_one_of_the_name_is_not_written():
+@pytest.mark.parametrize("given", [answer(), None])
+def test_another_one_of_the_name_is_not_written(given):
     world = World("kept")
-    world.answers["kept"] = answer()
+    world.answers["kept"] = given
+    world.teller.reserved("kept", FULL)
     world.kubernetes.stored["kept"]["metadata"]["uid"] = "uid-newer"
     world.teller.write_due()
     assert world.writes() == 0
