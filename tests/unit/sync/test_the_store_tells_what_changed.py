@@ -97,3 +97,16 @@ def test_whoever_waits_for_changes_is_woken():
     made.put("all", NODE, node())
     waiting.join(PATIENCE_SECONDS)
     assert found == [{NODE}]
+
+
+def test_lists_that_bring_something_new_are_counted():
+    made = store()
+    made.replace("all", {NODE: node(), POD: pod()})
+    before = made.lists
+    made.replace("all", {NODE: node(), POD: pod()})
+    made.put("all", POD, pod(host="n2"))
+    made.lacks("other")
+    assert made.lists == before
+    made.replace("all", {NODE: node(), POD: pod()})
+    made.replace("all", {NODE: node()})
+    assert made.lists == before + 2
