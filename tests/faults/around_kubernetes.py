@@ -113,13 +113,13 @@ class Lab:
     @contextmanager
     def scheduled(self, nodes: int, *arguments: str) -> Iterator[Synchronizing]:
         """The scheduling loop runs during the block, which begins when it has compared everything."""
-        with self._following("schedule", self.kubernetes.schedule_kubeconfig(CLUSTER), nodes, *arguments) as it:
+        with self._following(
+            "schedule", self.kubernetes.schedule_kubeconfig(CLUSTER), nodes, *arguments
+        ) as it:
             yield it
 
     @contextmanager
-    def _following(
-        self, verb: str, kubeconfig: Path, nodes: int, *arguments: str
-    ) -> Iterator[Synchronizing]:
+    def _following(self, verb: str, kubeconfig: Path, nodes: int, *arguments: str) -> Iterator[Synchronizing]:
         output = self.folder / f"{verb}-{len(list(self.folder.iterdir()))}.txt"
         command = [sys.executable, "-m", "placement.client", "--url", self.url, verb, "kubernetes"]
         command += ["--cluster", CLUSTER, "--kubeconfig", str(kubeconfig), *arguments]
