@@ -30,6 +30,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.api_server import write_kubeconfig
+from tests.patience import eventually
 from tests.server import free_port
 
 VARIABLE = "PLACEMENT_TEST_KUBERNETES"
@@ -91,6 +92,69 @@ class Refused(Exception):
         self.status = status
 
 
+class Servers:
+    """etcd and the API server as processes, which may be killed, and etcd set back."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._peers, self.etcd = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+        self._port = free_port()
+        self.url = f"https://127.0.0.1:{self._port}"
+        self._running: dict[str, tuple[subprocess.Popen[bytes], Path, ExitStack]] = {}
+
+    def start_etcd(self) -> None:
+        """Start it with what its folder has."""
+        arguments = ["--data-dir", str(self._data), "--listen-client-urls", self.etcd]
+        arguments += ["--advertise-client-urls", self.etcd, "--listen-peer-urls", self._peers]
+        # What tests write may be lost with the machine.
+        self._start("etcd", *arguments, "--unsafe-no-fsync")
+
+    def start_api_server(self) -> tuple[subprocess.Popen[bytes], Path]:
+        """Start it; its process and its log."""
+        return self._start("kube-apiserver", *_api_arguments(self._folder, self.etcd, self._port))
+
+    def kill(self, program: str) -> None:
+        """End one of them at once, as a lack of memory does."""
+        self._running[program][0].kill()
+        self.stop(program)
+
+    def stop(self, program: str) -> None:
+        """End one of them."""
+        self._running.pop(program)[2].close()
+
+    def stop_all(self) -> None:
+        """End all that run, the last one first."""
+        for program in reversed(list(self._running)):
+            self.stop(program)
+
+    def copy_data(self) -> Path:
+        """Stop etcd for a moment and copy its data; the copy."""
+        copy = self._folder / f"etcd-data-{secrets.token_hex(4)}"
+        self.stop("etcd")
+        shutil.copytree(self._data, copy)
+        self.start_etcd()
+        return copy
+
+    def set_back(self, copy: Path) -> None:
+        """Kill both, and start them with the data that etcd had when it was copied."""
+        self.kill("kube-apiserver")
+        self.kill("etcd")
+        shutil.rmtree(self._data)
+        shutil.copytree(copy, self._data)
+        self.start_etcd()
+        self.start_api_server()
+
+    @property
+    def _data(self) -> Path:
+        return self._folder / "etcd-data"
+
+    def _start(self, program: str, *arguments: str) -> tuple[subprocess.Popen[bytes], Path]:
+        stack = ExitStack()
+        process, log = stack.enter_context(_running(self._folder, program, *arguments))
+        self._running[program] = process, log, stack
+        return process, log
+
+
 @dataclass(frozen=True)
 class ControlPlane:
     """A running API server and what is needed to reach it; `tokens` are by user."""
@@ -98,6 +162,7 @@ class ControlPlane:
     url: str
     folder: Path
     tokens: dict[str, str]
+    servers: Servers
 
     def call(self, method: str, path: str, body: Any = None, media_type: str = "application/json") -> Any:
         """One call as administrator. Raises Refused."""
@@ -130,9 +195,8 @@ class ControlPlane:
             data=None if body is None else json.dumps(body).encode(),
             headers={"Authorization": f"Bearer {self.tokens[_ADMIN]}", "Content-Type": media_type},
         )
-        context = ssl.create_default_context(cafile=str(self.folder / "certificates" / "apiserver.crt"))
         opener = urllib.request.build_opener(
-            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=self.trust)
         )
         try:
             with opener.open(request, timeout=seconds) as answer:
@@ -157,6 +221,16 @@ class ControlPlane:
         except Refused as error:
             if error.status != 409:
                 raise
+
+    def await_ready(self) -> None:
+        """Wait until it answers, after it was started once more."""
+        eventually(True, self._is_ready)
+
+    def _is_ready(self) -> bool:
+        with suppress(OSError, Refused, ValueError):
+            self.call("GET", "/api/v1/namespaces/default")
+            return True
+        return False
 
     def pod(self, name: str) -> Any | None:
         """A pod of the default namespace."""
@@ -214,9 +288,18 @@ class ControlPlane:
         """For the extender, likewise."""
         return self.kubeconfig("bind", f"{_ACCOUNTS}:placement-bind", context)
 
-    def schedule_kubeconfig(self, context: str) -> Path:
-        """For the scheduling loop, likewise."""
-        return self.kubeconfig("schedule", f"{_ACCOUNTS}:placement-schedule", context)
+    def schedule_kubeconfig(self, context: str, url: str | None = None) -> Path:
+        """For the scheduling loop, likewise; another URL is that of something in between."""
+        user = f"{_ACCOUNTS}:placement-schedule"
+        if url is None:
+            return self.kubeconfig("schedule", user, context)
+        file = self.folder / "schedule-between.kubeconfig"
+        return write_kubeconfig(file, (context, url), token=self.tokens[user])
+
+    @property
+    def trust(self) -> ssl.SSLContext:
+        """How clients know the API server."""
+        return ssl.create_default_context(cafile=str(self.folder / "certificates" / "apiserver.crt"))
 
     @contextmanager
     def scheduler(self, *extenders: dict[str, Any], name: str = "default-scheduler") -> Iterator[Path]:
@@ -274,13 +357,11 @@ def running_control_plane(source: Path, folder: Path) -> Iterator[ControlPlane]:
     }
     _write_credentials(folder, tokens)
     with ExitStack() as stack:
-        etcd = _etcd(folder, stack)
-        port = free_port()
-        plane = ControlPlane(f"https://127.0.0.1:{port}", folder, tokens)
-        process, log = stack.enter_context(
-            _running(folder, "kube-apiserver", *_api_arguments(folder, etcd, port))
-        )
-        _await_ready(plane, process, log)
+        servers = Servers(folder)
+        stack.callback(servers.stop_all)
+        servers.start_etcd()
+        plane = ControlPlane(servers.url, folder, tokens, servers)
+        _await_ready(plane, *servers.start_api_server())
         _install(plane)
         yield plane
 
@@ -299,15 +380,6 @@ def _write_credentials(folder: Path, tokens: dict[str, str]) -> None:
             serialization.NoEncryption(),
         )
     )
-
-
-def _etcd(folder: Path, stack: ExitStack) -> str:
-    clients, peers = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
-    arguments = ["--data-dir", str(folder / "etcd-data"), "--listen-client-urls", clients]
-    arguments += ["--advertise-client-urls", clients, "--listen-peer-urls", peers]
-    # What tests write may be lost with the machine.
-    stack.enter_context(_running(folder, "etcd", *arguments, "--unsafe-no-fsync"))
-    return clients
 
 
 def _api_arguments(folder: Path, etcd: str, port: int) -> list[str]:
@@ -339,8 +411,7 @@ def _offers_pod_groups(folder: Path) -> bool:
 def _await_ready(plane: ControlPlane, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
-        with suppress(OSError, Refused, ValueError):
-            plane.call("GET", "/api/v1/namespaces/default")
+        if plane._is_ready():
             return
         time.sleep(0.2)
     raise AssertionError(f"the API server does not start:\n{log.read_text()[-3000:]}")

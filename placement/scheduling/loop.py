@@ -306,8 +306,11 @@ class SchedulingLoop(threading.Thread):
             return []
         refused = []
         for (entry, manifest), outcome in zip(pods, outcomes, strict=True):
-            if outcome.get("pod", {}).get("node"):
-                self._bind(entry, outcome["pod"])
+            placed = outcome.get("pod", {})
+            if placed.get("node") and placed.get("shared_with"):
+                self._give_back(entry, placed)
+            elif placed.get("node"):
+                self._bind(entry, placed)
             elif self._fits_nowhere(entry, outcome):
                 refused.append((entry, manifest))
         return refused
@@ -361,6 +364,16 @@ class SchedulingLoop(threading.Thread):
         if undecided and entry.pod.way is BindingWay.BINDING:
             self._teller.notes(entry.pod, NOT_DECIDED, f"not looked at: {undecided}")
         self._binder.bind(claim)
+
+    def _give_back(self, entry: QueuedPod, placed: Mapping[str, Any]) -> None:
+        """Give back a claim whose CPUs another pod has: Kubernetes was set back to when that one ran there.
+
+        Raises ServiceError, NotLeading.
+        """
+        self._service.release(entry.pod.id, placed.get("changed_at"))
+        text = f"its CPUs on node {placed['node']} are held by {', '.join(placed['shared_with'])}"
+        self._teller.waits(entry.pod, text)
+        self._queue.back_off(entry, text)
 
     # -- 6. preempt -----------------------------------------------------------------------------------
 

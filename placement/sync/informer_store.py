@@ -26,6 +26,7 @@ class InformerStore:
         self._ended: set[PodId] = set()
         self._condition = threading.Condition()
         self._listen: Listener | None = None
+        self._lists = 0
 
     def tell(self, listen: Listener) -> None:
         """Have `listen` called with every object that is seen from now on; it must return at once."""
@@ -48,10 +49,9 @@ class InformerStore:
         with self._condition:
             self._lacking.discard(collection)
             known = self._members.get(collection, set())
-            for key in known - found.keys():
-                self._set(key, None)
-            for key, watched in found.items():
-                self._set(key, watched)
+            differs = [self._set(key, None) for key in known - found.keys()]
+            differs += [self._set(key, watched) for key, watched in found.items()]
+            self._lists += any(differs)
             self._members[collection] = set(found)
             self._missing.discard(collection)
             self._condition.notify()
@@ -67,7 +67,8 @@ class InformerStore:
                 members.add(key)
             self._condition.notify()
 
-    def _set(self, key: Key, watched: WatchedObject | None) -> None:
+    def _set(self, key: Key, watched: WatchedObject | None) -> bool:
+        """Store an object; return whether anything that matters changed."""
         before = self._objects.get(key)
         if watched is None:
             self._objects.pop(key, None)
@@ -75,7 +76,8 @@ class InformerStore:
             self._objects[key] = watched
         if self._listen is not None:
             self._listen(key, watched)
-        if (before and before.mark) != (watched and watched.mark):
+        differs = (before and before.mark) != (watched and watched.mark)
+        if differs:
             self._changed.add(key)
             # What a PodGroup says is sent with its pods.
             self._changed |= self._pods_of_group.get(key, set())
@@ -84,6 +86,7 @@ class InformerStore:
         )
         if key.kind is ObjectKind.POD and before is not None and before.has_ended_as(watched):
             self._ended.add(PodId(key.namespace, key.name, before.uid))
+        return differs
 
     def _regroup(self, key: Key, former_key: Key | None, group_key: Key | None) -> None:
         """Note that a pod names another PodGroup than before, or none."""
@@ -116,6 +119,12 @@ class InformerStore:
         with self._condition:
             ended, self._ended = self._ended, set()
             return ended
+
+    @property
+    def lists(self) -> int:
+        """Return how many lists brought something new, as one does after Kubernetes was set back."""
+        with self._condition:
+            return self._lists
 
     @property
     def complete(self) -> bool:

@@ -59,8 +59,8 @@ class Synchronization:
         self._journal = journal
         self.progress = Progress(journal)
         self.store = InformerStore([collection.title for collection in self._collections])
-        self.is_current = False
-        """Whether the service has had all that Kubernetes has, since this process leads."""
+        # How many lists the service has had everything of, None before that since this process leads.
+        self._settled_lists: int | None = None
         self._leadership = leadership
         # Without an election this process leads.
         LEADS.set(leadership is None)
@@ -83,6 +83,11 @@ class Synchronization:
         self._stood_by = False
         # When each is due again; at first and after a failure both are.
         self._compare_at = self._look_at_claims_at = 0.0
+
+    @property
+    def is_current(self) -> bool:
+        """Return whether the service has had all of the latest lists, since this process leads."""
+        return self._settled_lists == self.store.lists
 
     def _asked_for(self, pod: PodId) -> WatchedObject | None:
         """Return the pod with that uid from Kubernetes, None if it is gone. Raises ApiServerError."""
@@ -130,6 +135,7 @@ class Synchronization:
     def _send(self, threads: Sequence[threading.Thread]) -> None:
         pause = Pause()
         while True:
+            lists = self.store.lists
             changed = self.store.changed(
                 GATHERED_SECONDS if self._reconciler.gathers else _LOOK_AGAIN_SECONDS
             )
@@ -150,7 +156,7 @@ class Synchronization:
                 if time.monotonic() >= self._look_at_claims_at:
                     self.look_at_claims()
                     self._look_at_claims_at = time.monotonic() + LOOK_EVERY_SECONDS
-                self._reconciler.settle(gathering=True)
+                self._reconciler.settle(gathering=self._settled_lists == lists)
             except NotLeading:
                 continue
             except (ServiceError, ApiServerError) as error:
@@ -159,7 +165,7 @@ class Synchronization:
                 self._journal.trouble(SERVICE, str(error))
                 time.sleep(pause.after_failure())
                 continue
-            self.is_current = True
+            self._settled_lists = lists
             pause.after_success()
             self._journal.well(SERVICE)
             self.progress.settled(self._reconciler.counts, self._reconciler.rejected)
@@ -171,7 +177,7 @@ class Synchronization:
             self._stood_by = False
             self.progress.leads()
             return True
-        self.is_current = False
+        self._settled_lists = None
         self.progress.stands_by(self._leadership.holder)
         # Pods that end meanwhile are released by another process, or by the first comparison of this one.
         self.store.ended()

@@ -334,3 +334,39 @@ def test_nothing_is_waited_for_where_nothing_waits(queue: SchedulingQueue) -> No
     assert queue.seconds_until_next() == 0
     assert taken(queue) == ["a"]
     assert queue.seconds_until_next() is None
+
+
+# -- pods that others want to be near ---------------------------------------------------------------------
+
+NEAR = {"spec": {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}}}}
+SPREAD = {"spec": {"topologySpreadConstraints": [{}]}}
+
+
+@pytest.mark.parametrize("manifest", [NEAR, SPREAD])
+def test_a_pod_that_depends_on_others_is_tried_when_one_gets_a_place(
+    queue: SchedulingQueue, clock: Clock, manifest: Any
+) -> None:
+    put(queue, "dependent", shape=b"dependent", manifest=manifest)
+    put(queue, "independent", shape=b"independent")
+    assert taken(queue) == ["dependent", "independent"]
+    park(queue, "dependent", "independent")
+    put(queue, "other")
+    assert taken(queue) == ["other"]
+    placed(queue, "other")
+    clock.seconds += 1
+    assert taken(queue) == ["dependent"]
+    park(queue, "dependent")
+    clock.seconds += 1
+    assert taken(queue) == []
+
+
+def test_a_pod_that_was_refused_in_the_call_that_placed_another_one_is_tried_again(
+    queue: SchedulingQueue, clock: Clock
+) -> None:
+    put(queue, "dependent", shape=b"dependent", manifest=NEAR)
+    put(queue, "other")
+    assert taken(queue) == ["dependent", "other"]
+    park(queue, "dependent")
+    placed(queue, "other")
+    clock.seconds += 1
+    assert taken(queue) == ["dependent"]

@@ -112,3 +112,16 @@ def test_what_schedulers_write_to_a_reservation_changes_nothing_but_its_end_does
     assert ended.mark != seen.mark
     longer = watched_object({**plain, "spec": {"ttl": "2h"}})
     assert longer.mark != seen.mark
+
+
+def test_lists_that_bring_something_new_are_counted():
+    made = store()
+    made.replace("all", {NODE: node(), POD: pod()})
+    before = made.lists
+    made.replace("all", {NODE: node(), POD: pod()})
+    made.put("all", POD, pod(host="n2"))
+    made.lacks("other")
+    assert made.lists == before
+    made.replace("all", {NODE: node(), POD: pod()})
+    made.replace("all", {NODE: node()})
+    assert made.lists == before + 2
