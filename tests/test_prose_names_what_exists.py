@@ -28,6 +28,8 @@ OF_OTHERS = {
     *("DaemonSets", "NodeResourceTopologies", "StatefulSets", "EventSource"),
     *("ExtenderFilterResult", "ExtenderPreemptionArgs", "ExtenderPreemptionResult"),
     *("ExtenderBindingArgs", "ExtenderBindingResult", "HostPriorityList", "MicroTime", "PodGroups"),
+    *("NodePorts", "DeleteOptions", "ObjectReference", "OutOfcpu", "ElasticQuota", "DeviceShare"),
+    "MutatingAdmissionPolicy",
 }
 ERRORS_OF_OTHERS = {
     *("ArgumentTypeError", "ClientException", "HaltServer", "HTTPException", "SSLError", "YAMLError"),

@@ -16,6 +16,10 @@ REFERENCE = ROOT / "docs" / "reference"
 FOLDERS = ("placement", "tests", "benchmarks", "migrations")
 
 OUTSIDE = (
+    "Kubernetes defaults of pods",
+    'Kubernetes documentation, "Kubernetes Metrics Reference"',
+    "Kubernetes nodeSelector, required node affinity, tolerations, host ports",
+    "kube-scheduler, plugin NodePorts",
     'OWASP, "CSV Injection"',
     "the text protocol of memcached, `protocol.txt`",
     "RFC 6761, section 6.3",

@@ -49,7 +49,7 @@ class BindingResult(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class PodClaim:
     """A place that the service has given a pod, with the annotations that the pod gets there."""
 
     pod: PendingPod
@@ -62,7 +62,7 @@ class Claim:
 class BindingOutcome:
     """The outcome for a claim; `text` says why it is not bound."""
 
-    claim: Claim
+    claim: PodClaim
     result: BindingResult
     text: str = ""
 
@@ -84,12 +84,12 @@ class PodBinder:
         self._allow = allow
         self._done = done
         self._minor: int | None = None
-        self._claims: queue.SimpleQueue[Claim] = queue.SimpleQueue()
+        self._claims: queue.SimpleQueue[PodClaim] = queue.SimpleQueue()
         for number in range(_THREADS):
             # The end of the process waits for none of them: a claim that is not settled stays.
             threading.Thread(target=self._bind_all, name=f"binding {number}", daemon=True).start()
 
-    def bind(self, claim: Claim) -> None:
+    def bind(self, claim: PodClaim) -> None:
         """Have a pod bound, or its gate taken away."""
         self._claims.put(claim)
 
@@ -97,7 +97,7 @@ class PodBinder:
         while True:
             self._run(self._claims.get())
 
-    def _run(self, claim: Claim) -> None:
+    def _run(self, claim: PodClaim) -> None:
         try:
             bound = self._bound(claim)
         except PlacementError as error:
@@ -108,7 +108,7 @@ class PodBinder:
             bound = BindingOutcome(claim, BindingResult.UNKNOWN, repr(error))
         self._done(bound)
 
-    def _bound(self, claim: Claim) -> BindingOutcome:
+    def _bound(self, claim: PodClaim) -> BindingOutcome:
         """Bind, and find out what happened. Raises PlacementError where that stays unknown."""
         if claim.pod.way is BindingWay.GATE:
             return self._pinned(claim)
@@ -117,7 +117,7 @@ class PodBinder:
                 return self._given_back(claim, BindingResult.REFUSED, why)
             return self._written(claim)
 
-    def _written(self, claim: Claim) -> BindingOutcome:
+    def _written(self, claim: PodClaim) -> BindingOutcome:
         """Write the Binding until it is taken or refused. Raises PlacementError if that stays unknown."""
         if self._has_to_look() and self._pod(claim) is None:
             return self._given_back(claim, BindingResult.GONE, "the pod is gone", ended=True)
@@ -144,7 +144,7 @@ class PodBinder:
             self._minor = int(digits[0]) if digits and digits[0] else 0
         return self._minor < _LOOKS_AT_UIDS
 
-    def _settled(self, claim: Claim, error: ApiServerError) -> BindingOutcome | None:
+    def _settled(self, claim: PodClaim, error: ApiServerError) -> BindingOutcome | None:
         """Return what a refused or unanswered Binding means, None if it may still take effect.
 
         Raises ApiServerError if Kubernetes cannot be asked.
@@ -164,7 +164,7 @@ class PodBinder:
                 return self._given_back(claim, BindingResult.TAKEN_ELSEWHERE, f"the pod is on node {node}")
         return self._given_back(claim, BindingResult.REFUSED, str(error))
 
-    def _pinned(self, claim: Claim) -> BindingOutcome:
+    def _pinned(self, claim: PodClaim) -> BindingOutcome:
         """Write CPUs and node into the pod and take its gate away, in one patch."""
         pod: Mapping[str, Any] | None = claim.pod.manifest
         for _ in range(_MOST_PATCHES):
@@ -188,25 +188,25 @@ class PodBinder:
         raise ApiServerError("the pod changes all the time")
 
     def _given_back(
-        self, claim: Claim, result: BindingResult, text: str, *, ended: bool = False
+        self, claim: PodClaim, result: BindingResult, text: str, *, ended: bool = False
     ) -> BindingOutcome:
         """Give a claim back; that of a pod that ended by its uid alone. If this fails, it expires."""
         with suppress(ServiceError, NotLeading):
             self._service.release(claim.pod.id, None if ended else claim.changed_at)
         return BindingOutcome(claim, result, text)
 
-    def _pod(self, claim: Claim) -> dict[str, Any] | None:
+    def _pod(self, claim: PodClaim) -> dict[str, Any] | None:
         """Return the pod of that uid as it is now, None if it is gone. Raises ApiServerError."""
         pod = self._api_server.get(self._path(claim))
         if pod is None or canonical_uid(str(pod["metadata"].get("uid") or "")) != claim.pod.id.uid:
             return None
         return pod
 
-    def _path(self, claim: Claim, *below: str) -> str:
+    def _path(self, claim: PodClaim, *below: str) -> str:
         return object_path(pods_path(claim.pod.id.namespace), claim.pod.id.name, *below)
 
 
-def _binding(claim: Claim) -> dict[str, Any]:
+def _binding(claim: PodClaim) -> dict[str, Any]:
     metadata: dict[str, Any] = {
         "namespace": claim.pod.id.namespace,
         "name": claim.pod.id.name,
@@ -223,7 +223,7 @@ def _binding(claim: Claim) -> dict[str, Any]:
     }
 
 
-def _unlocking(pod: Mapping[str, Any], claim: Claim) -> dict[str, Any]:
+def _unlocking(pod: Mapping[str, Any], claim: PodClaim) -> dict[str, Any]:
     """Return the patch that takes the gate away; it is refused if the pod was changed since it was read."""
     metadata, spec = pod["metadata"], pod["spec"]
     gates = [gate for gate in spec.get("schedulingGates") or () if gate.get("name") != CHOOSE_GATE]

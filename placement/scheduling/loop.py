@@ -21,7 +21,7 @@ from typing import Any
 
 from placement.client.client import ServiceError
 from placement.scheduling import figures
-from placement.scheduling.binder import BindingOutcome, BindingResult, Claim, PodBinder
+from placement.scheduling.binder import BindingOutcome, BindingResult, PodBinder, PodClaim
 from placement.scheduling.evictions import Evictions
 from placement.scheduling.inbox import Inbox, Update
 from placement.scheduling.pending import BindingWay, read_pending
@@ -358,7 +358,7 @@ class SchedulingLoop(threading.Thread):
 
     def _bind(self, entry: QueuedPod, placed: Mapping[str, Any]) -> None:
         self._queue.placed(entry)
-        claim = Claim(entry.pod, placed["node"], placed["annotations"], placed.get("changed_at") or "")
+        claim = PodClaim(entry.pod, placed["node"], placed["annotations"], placed.get("changed_at") or "")
         self._own.begins(entry.pod.id.uid)
         undecided = ", ".join(dict.fromkeys(str(each["what"]) for each in placed.get("undecided") or ()))
         if undecided and entry.pod.way is BindingWay.BINDING:
@@ -366,7 +366,7 @@ class SchedulingLoop(threading.Thread):
         self._binder.bind(claim)
 
     def _give_back(self, entry: QueuedPod, placed: Mapping[str, Any]) -> None:
-        """Give back a claim whose CPUs another pod has: Kubernetes was set back to when that one ran there.
+        """Give back a claim whose CPUs another pod has: Kubernetes was set back to a time when it ran there.
 
         Raises ServiceError, NotLeading.
         """

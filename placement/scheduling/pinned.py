@@ -28,7 +28,7 @@ _MOST_REMEMBERED = 10_000
 _REFUSAL = "PodScheduled", "False", "Unschedulable"
 
 
-class _Refused(NamedTuple):
+class _RefusedPod(NamedTuple):
     pod: PendingPod
     since: float
 
@@ -50,7 +50,7 @@ class PinnedPods:
         self._journal = journal
         self._replaces = replaces
         self._now = now
-        self._refused: dict[Key, _Refused] = {}
+        self._refused: dict[Key, _RefusedPod] = {}
         self._nodes: dict[str, dict[str, float]] = {}
 
     def saw(self, pod: PendingPod) -> None:
@@ -62,7 +62,7 @@ class PinnedPods:
             return
         known = self._refused.get(key)
         if known is None or known.pod.id != pod.id:
-            self._refused[key] = _Refused(pod, self._now())
+            self._refused[key] = _RefusedPod(pod, self._now())
             self._teller.notes(
                 pod,
                 REFUSED_ON_NODE,

@@ -1,4 +1,4 @@
-"""Manifests of pods for the service, as Kubernetes has them but for additions of the loop.
+"""Manifests of pods for the service: the ones of Kubernetes with additions of the loop.
 
 Nothing of it is written to Kubernetes, except for the node in the affinity of a pod whose gate is taken away.
 """
@@ -11,9 +11,7 @@ from typing import Any
 from placement.common.manifest import LOOP_NODE
 
 _TOLERATION = {"key": LOOP_NODE, "operator": "Exists"}
-Requirement = Mapping[str, Any]
-"""A requirement of a node selector term: key, operator and values."""
-Term = Mapping[str, Any]
+SelectorTerm = Mapping[str, Any]
 """A node selector term of Kubernetes: matchExpressions and matchFields, all of which a node must meet."""
 
 
@@ -22,7 +20,7 @@ def tailored(
     *,
     only_marked: bool,
     tolerates: bool,
-    terms: Sequence[Sequence[Term]] = (),
+    terms: Sequence[Sequence[SelectorTerm]] = (),
     without: Iterable[str] = (),
 ) -> dict[str, Any]:
     """Return the manifest to be placed: without gates, on nodes that meet one of each of the `terms`.
@@ -34,7 +32,7 @@ def tailored(
     spec.pop("schedulingGates", None)
     if tolerates:
         spec["tolerations"] = [*(spec.get("tolerations") or ()), _TOLERATION]
-    added: list[Term] = []
+    added: list[SelectorTerm] = []
     if only_marked:
         added.append({"matchExpressions": [{"key": LOOP_NODE, "operator": "Exists"}]})
     added += (
@@ -45,7 +43,7 @@ def tailored(
     return {**manifest, "spec": spec}
 
 
-def required(affinity: Any, alternatives: Sequence[Term]) -> dict[str, Any]:
+def required(affinity: Any, alternatives: Sequence[SelectorTerm]) -> dict[str, Any]:
     """Return an affinity that also requires one of the alternatives, which Kubernetes has as terms."""
     found: dict[str, Any] = {**affinity} if isinstance(affinity, Mapping) else {}
     node_affinity = found.get("nodeAffinity") or {}
@@ -58,7 +56,7 @@ def required(affinity: Any, alternatives: Sequence[Term]) -> dict[str, Any]:
     return found
 
 
-def _both(one: Term, other: Term) -> dict[str, Any]:
+def _both(one: SelectorTerm, other: SelectorTerm) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in ("matchExpressions", "matchFields"):
         requirements = [*(one.get(name) or ()), *(other.get(name) or ())]
@@ -67,6 +65,6 @@ def _both(one: Term, other: Term) -> dict[str, Any]:
     return found
 
 
-def on_node(name: str) -> list[Term]:
+def on_node(name: str) -> list[SelectorTerm]:
     """Return the terms that only this node meets."""
     return [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}]

@@ -9,13 +9,13 @@ from typing import Any
 from placement.common.manifest import CHOOSE_GATE, Field, ManifestReport
 from placement.pods.manifests.undecided import UNDECIDED
 from placement.scheduling.pending import PendingPod
-from placement.scheduling.tailoring import Term
+from placement.scheduling.tailoring import SelectorTerm
 from placement.sync.api_server import CORE, ApiServer, object_path
 
 # Where these are asked for, a node that seems right may be wrong. Other undecided things are only said.
 _REFUSED = frozenset({"resource claim", "GPU share"})
 _MOST_KNOWN = 10_000
-_ALL_NODES: tuple[Term, ...] = ()
+_ALL_NODES: tuple[SelectorTerm, ...] = ()
 
 
 class NotDecided(Exception):
@@ -27,9 +27,9 @@ class Volumes:
 
     def __init__(self, api_server: ApiServer) -> None:
         self._api_server = api_server
-        self._known: OrderedDict[tuple[str, str], Sequence[Term]] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], Sequence[SelectorTerm]] = OrderedDict()
 
-    def terms(self, pod: PendingPod) -> list[Sequence[Term]]:
+    def terms(self, pod: PendingPod) -> list[Sequence[SelectorTerm]]:
         """Return for each volume the terms of nodes, one of which a node must meet; none for most pods.
 
         Raises NotDecided naming what is not decided, ApiServerError.
@@ -46,7 +46,7 @@ class Volumes:
                 raise NotDecided(_text(f"the claim of the ephemeral volume {volume.get('name')}"))
         return found
 
-    def _terms(self, namespace: str, name: str) -> Sequence[Term]:
+    def _terms(self, namespace: str, name: str) -> Sequence[SelectorTerm]:
         key = namespace, name
         if key in self._known:
             self._known.move_to_end(key)

@@ -22,7 +22,7 @@ def read(metadata: Any = None, **spec: Any) -> PendingPod | None:
         "metadata": whole,
         "spec": {"schedulerName": "ours", **spec},
     }
-    return read_pending(KEY, watched_object(manifest), {"ours"})
+    return read_pending(KEY, watched_object(manifest), {"ours"}, lambda given: given)
 
 
 @pytest.mark.parametrize(
@@ -39,9 +39,7 @@ def read(metadata: Any = None, **spec: Any) -> PendingPod | None:
         ({}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, None),
     ],
 )
-def test_who_waits_for_the_loop_and_how_it_gets_its_node(
-    spec: Any, metadata: Any, way: BindingWay | None
-) -> None:
+def test_pods_of_the_loop_have_a_way(spec: Any, metadata: Any, way: BindingWay | None) -> None:
     found = read(metadata, **spec)
     assert (found and found.way) == way
 
