@@ -14,6 +14,7 @@ import yaml
 from prometheus_client import REGISTRY
 
 from placement.metrics import catalog
+from placement.scheduling import figures as scheduling_figures
 from placement.server import routes
 from placement.sync import figures
 from tests.patience import PATIENCE_SECONDS
@@ -26,9 +27,10 @@ _STRINGS = re.compile(r'"[^"]*"')
 
 
 def told() -> set[str]:
-    """The names of all samples that the service and the synchronization can tell."""
+    """The names of all samples that the service, the synchronization and the loop can tell."""
     assert catalog.REQUESTS
     assert figures.WRITES
+    assert scheduling_figures.TOLD
     found = {f"openstack_placement_resource_{name}" for name in routes._CAPACITY}
     for collector in REGISTRY._collector_to_names:
         found |= set(REGISTRY._collector_to_names[collector])

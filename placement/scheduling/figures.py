@@ -37,9 +37,6 @@ REPLACED = Counter(
     "Pods that another scheduler refused on the node chosen for them, by what became of them",
     ["outcome"],
 )
-CONFIRMED = Counter(
-    "placement_schedule_confirmed", "BindingOutcome pods that needed no report, by outcome", ["outcome"]
-)
 TOLD = Counter(
     "placement_schedule_told",
     "Conditions and Events of pods, and statuses of Reservations, by kind and outcome",

@@ -1,6 +1,6 @@
 """Manifests of pods for the service: the ones of Kubernetes with additions of the loop.
 
-Nothing of it is written to Kubernetes, except for the node in the affinity of a pod whose gate is taken away.
+Nothing of it is written to Kubernetes, except for the node in the affinity of a pod that loses its gate.
 """
 
 from __future__ import annotations
