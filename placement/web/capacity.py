@@ -49,7 +49,7 @@ def room_for_common(cluster: str | None, *, dedicated: bool) -> tuple[CapacityCo
     request = {"it": RequestKind(flavor=requests.flavor_document(_common(dedicated=dedicated)))}
     counted = service(Planning).capacity
     total = counted(Question(request, cluster, ()))["it"].total
-    tainted = [node for node in closed_nodes(cluster) if node.state == Closure.TAINTED]
+    tainted = [node for node in closed_nodes(cluster) if node.closure == Closure.TAINTED]
     rooms = [
         counted(Question(request, name, (BY_HOST,)))["it"] for name in {node.cluster for node in tainted}
     ]
@@ -65,7 +65,7 @@ def closed_nodes(cluster: str | None) -> list[ClosedNode]:
 
 def _on_tainted(kind_capacity: KindCapacity, nodes: Iterable[ClosedNode]) -> int:
     """Return how many of a kind fit on the tainted ones of some nodes."""
-    hosts = {node.provider for node in nodes if node.state == Closure.TAINTED}
+    hosts = {node.provider for node in nodes if node.closure == Closure.TAINTED}
     return sum(host.lower for host in kind_capacity.hosts or () if host.uuid in hosts)
 
 

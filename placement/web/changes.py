@@ -171,7 +171,7 @@ def _refusals() -> Response:
         ("overfull", each["name"], f"{each['used']}/{each['capacity']} {each['resource_class']}")
         for each in known["overfull"]
     ]
-    rows += [(f"{each['state']} node", f"{each['cluster']}/{each['node']}", each["why"]) for each in nodes]
+    rows += [(f"{each['closure']} node", f"{each['cluster']}/{each['node']}", each["why"]) for each in nodes]
     rows += [("kept", f"{each['cluster']}/{each['name']}", f"on {each['node']}") for each in kept]
     rows += [("refused", each["kind"], f"{each['count']}: {each['reason']}") for each in known["refused"]]
     return shown("refusals.html", document, (("what", "name", "why"), rows))

@@ -117,7 +117,7 @@ def _counted() -> Response:
     small = [each.name for each in seen if each.nodes <= MOST_NODES]
     room, on_tainted = room_for_common(only, dedicated=dedicated) if sees_room else (None, 0)
     # A node has several taints, and several reasons, but is in each state once.
-    not_open = {(node.provider, str(node.state)) for node in closed_nodes(only)}
+    not_open = {(node.provider, str(node.closure)) for node in closed_nodes(only)}
     document = {
         "room": None if room is None else room.lower,
         "room_at_most": None if room is None else room.upper,

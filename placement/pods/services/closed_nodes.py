@@ -29,7 +29,7 @@ class ClosedNode(NamedTuple):
     cluster: str
     node: str
     provider: str
-    state: Closure
+    closure: Closure
     why: str
 
 
@@ -56,9 +56,9 @@ class ClosedNodes:
         """
         nodes = sorted(self._cluster_cache.snapshot(cluster).nodes.values(), key=lambda node: node.name)
         return [
-            ClosedNode(cluster, node.name, node.root_uuid, state, why)
+            ClosedNode(cluster, node.name, node.root_uuid, closure, why)
             for node in nodes
-            for state, why in closures(node)
+            for closure, why in closures(node)
         ]
 
     def states(self, cluster: str) -> dict[str, NodeState]:
