@@ -366,7 +366,7 @@ class SchedulingLoop(threading.Thread):
         self._binder.bind(claim)
 
     def _give_back(self, entry: QueuedPod, placed: Mapping[str, Any]) -> None:
-        """Give back a claim for CPUs that another pod has: Kubernetes was set back to a time when it ran there.
+        """Give back a claim for CPUs that another pod has, as Kubernetes was set back to when it ran there.
 
         Raises ServiceError, NotLeading.
         """
