@@ -117,7 +117,7 @@ def _around(version: str | None) -> Iterator[tuple[Lab, str]]:
 def _measured(
     around: Lab, way: str, names: list[str], pods: int, cpus: int, seconds: int, postmaster: int
 ) -> Run:
-    """Let so many pods wait, then start who schedules them."""
+    """Let so many pods wait, then start their scheduler."""
     kubernetes = around.kubernetes
     around.service("PUT", "", {"loopNodes": "marked" if way == "loop" else "all"})
     marked = way == "loop"

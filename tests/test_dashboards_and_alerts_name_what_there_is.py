@@ -30,7 +30,7 @@ def told() -> set[str]:
     """The names of all samples that the service, the synchronization and the loop can tell."""
     assert catalog.REQUESTS
     assert figures.WRITES
-    assert scheduling_figures.TOLD
+    assert scheduling_figures.WRITES
     found = {f"openstack_placement_resource_{name}" for name in routes._CAPACITY}
     for collector in REGISTRY._collector_to_names:
         found |= set(REGISTRY._collector_to_names[collector])

@@ -31,7 +31,6 @@ from placement.sync.service import CONFLICT, ServiceCluster
 # API servers give up on a call after a minute; what is not known by then is settled with the next attempt.
 _SETTLED_WITHIN_SECONDS = 60.0
 _THREADS = 8
-_TOO_MANY_REQUESTS = 429
 _MOST_PATCHES = 5
 # The first minor version of Kubernetes 1 that refuses a Binding with another uid.
 _LOOKS_AT_UIDS = 21
@@ -99,14 +98,14 @@ class PodBinder:
 
     def _run(self, claim: PodClaim) -> None:
         try:
-            bound = self._bound(claim)
+            outcome = self._bound(claim)
         except PlacementError as error:
             # The claim stays: the next attempt gets the same place, whatever has become of this one.
-            bound = BindingOutcome(claim, BindingResult.UNKNOWN, str(error))
+            outcome = BindingOutcome(claim, BindingResult.UNKNOWN, str(error))
         except Exception as error:
             # A fault of the loop's own: without an outcome the pod would wait for ever.
-            bound = BindingOutcome(claim, BindingResult.UNKNOWN, repr(error))
-        self._done(bound)
+            outcome = BindingOutcome(claim, BindingResult.UNKNOWN, repr(error))
+        self._done(outcome)
 
     def _bound(self, claim: PodClaim) -> BindingOutcome:
         """Bind, and find out what happened. Raises PlacementError where that stays unknown."""
@@ -149,7 +148,7 @@ class PodBinder:
 
         Raises ApiServerError if Kubernetes cannot be asked.
         """
-        if error.status is None or error.status >= 500 or error.status == _TOO_MANY_REQUESTS:
+        if not error.is_refusal:
             return None
         if error.status == NOT_FOUND:
             return self._given_back(claim, BindingResult.GONE, str(error), ended=True)
@@ -178,8 +177,7 @@ class PodBinder:
             except ApiServerError as error:
                 if error.status == NOT_FOUND:
                     return self._given_back(claim, BindingResult.GONE, str(error), ended=True)
-                is_definite = error.status is not None and error.status < 500
-                if is_definite and error.status not in (CONFLICT, _TOO_MANY_REQUESTS):
+                if error.is_refusal and error.status != CONFLICT:
                     return self._given_back(claim, BindingResult.REFUSED, str(error))
                 # Another writer changed the pod meanwhile, or the answer is lost: the pod itself tells.
                 pod = self._pod(claim)

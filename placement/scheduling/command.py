@@ -31,7 +31,7 @@ class ScheduleKubernetes(ActionCommand):
             "--replace-refused",
             action="store_true",
             help="delete a pod that its own scheduler refuses on the node chosen for its CPUs, if it has an "
-            "owner that makes another one (default: it is only told)",
+            "owner that makes another one (default: it gets an Event)",
         ),
     )
 

@@ -68,31 +68,30 @@ class Evictions:
             if uid != pod.id.uid and each.pod.priority >= pod.priority
         }
 
-    def evict_for(self, pod: PendingPod, manifest: Mapping[str, Any]) -> str | None:
-        """Evict pods so that this one, with that manifest, fits somewhere; return the node, None if none.
+    def evict_for(self, pod: PendingPod, manifest: Mapping[str, Any]) -> Nomination | None:
+        """Evict pods so that this one, with that manifest, fits somewhere; return where, None if nowhere.
 
         It does nothing while former victims of the pod are still there. Raises ServiceError, ApiServerError,
         NotLeading.
         """
         nomination = self._nominations.get(pod.id.uid)
         if nomination is not None and any(map(self._is_there, nomination.victims)):
-            return nomination.node
+            return nomination
         self.forget(pod.id.uid)
         if pod.manifest["spec"].get("preemptionPolicy") == "Never":
             return None
         PREEMPTIONS.inc()
         found = self._service.preemption({"pod": manifest, "protected": self._protected()})
-        node = found["node"]
-        if not node:
+        if not found["node"]:
             return None
         victims = [PodId(each["namespace"], each["name"], each["uid"]) for each in found["victims"]]
+        until = time.monotonic() + _NOMINATED_SECONDS
         # The node is kept before the first victim goes.
-        self._nominations[pod.id.uid] = Nomination(
-            pod, node, frozenset(victims), time.monotonic() + _NOMINATED_SECONDS
-        )
+        nomination = Nomination(pod, found["node"], frozenset(victims), until)
+        self._nominations[pod.id.uid] = nomination
         for victim in victims:
-            self._evict(victim, pod, node)
-        return str(node)
+            self._evict(victim, pod, nomination.node)
+        return nomination
 
     def _evict(self, victim: PodId, pod: PendingPod, node: str) -> None:
         path = object_path(pods_path(victim.namespace), victim.name)

@@ -37,8 +37,8 @@ REPLACED = Counter(
     "Pods that another scheduler refused on the node chosen for them, by what became of them",
     ["outcome"],
 )
-TOLD = Counter(
-    "placement_schedule_told",
+WRITES = Counter(
+    "placement_schedule_writes",
     "Conditions and Events of pods, and statuses of Reservations, by kind and outcome",
     ["kind", "outcome"],
 )

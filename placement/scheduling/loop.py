@@ -26,7 +26,7 @@ from placement.scheduling.evictions import Evictions
 from placement.scheduling.inbox import Inbox, Update
 from placement.scheduling.pending import BindingWay, read_pending
 from placement.scheduling.pinned import PinnedPods
-from placement.scheduling.queue import QUARANTINE_SECONDS, QueuedPod, QueueRoom, SchedulingQueue
+from placement.scheduling.queue import QUARANTINE_SECONDS, QueuedPod, QueueState, SchedulingQueue
 from placement.scheduling.rivals import Rivals
 from placement.scheduling.tailoring import tailored
 from placement.scheduling.telling import NOT_DECIDED, PodTeller
@@ -34,7 +34,7 @@ from placement.scheduling.volumes import NotDecided, Volumes
 from placement.sync.api_server import ApiServerError
 from placement.sync.journal import Journal
 from placement.sync.leadership import NotLeading
-from placement.sync.own_claims import OwnClaims
+from placement.sync.own_claims import SHOWN_WITHIN_SECONDS, OwnClaims
 from placement.sync.pause import Pause
 from placement.sync.pod_groups import PodGroups
 from placement.sync.service import ServiceCluster, is_refusal
@@ -45,14 +45,13 @@ MOST_IN_CALL = 200
 _MOST_BINDING = 1_000
 _PLACED_WITHIN_SECONDS = 60.0
 _IDLE_SECONDS = 1.0
-_SHOWN_WITHIN_SECONDS = 35.0
 # The settings of the cluster are read again so often.
 _SETTINGS_SECONDS = 10.0
 _SOURCE = "placing"
 _UNAVAILABLE = frozenset({429, 502, 503, 504})
 # The service takes no pod at all: the token, or the cluster is not what it must be.
 _REFUSES_ALL = frozenset({401, 403, 404})
-# Nobody is evicted for more pods than these in one cycle: each search takes the service some time.
+# In one cycle no pods are evicted for more than these: each search takes the service some time.
 _MOST_PREEMPTIONS = 10
 
 
@@ -115,19 +114,19 @@ class SchedulingLoop(threading.Thread):
         self._pinned.replace_overdue()
         if self._own.binding >= _MOST_BINDING:
             return
-        taken, untried = self._queue.take(MOST_IN_CALL)
-        for entry in untried:
-            self._teller.waits(entry.pod, entry.reason)
-        if not taken:
+        taken_pods, untried_pods = self._queue.take(MOST_IN_CALL)
+        for queued in untried_pods:
+            self._teller.waits(queued.pod, queued.reason)
+        if not taken_pods:
             return
         started = time.monotonic()
         try:
-            refused = self._place(self._tailored(taken))
+            refused = self._place(self._tailored(taken_pods))
         except NotLeading:
-            self._put_back(taken)
+            self._put_back(taken_pods)
         except (ServiceError, ApiServerError) as error:
             # Nothing is wrong with the pods.
-            self._put_back(taken)
+            self._put_back(taken_pods)
             self._journal.trouble(_SOURCE, str(error))
             self._paused_until = time.monotonic() + self._pause.after_failure()
         else:
@@ -135,11 +134,11 @@ class SchedulingLoop(threading.Thread):
             self._journal.well(_SOURCE)
             self._preempt(refused)
         finally:
-            for entry in taken:
-                result = {QueueRoom.TAKEN: "scheduled", QueueRoom.PARKED: "unschedulable"}.get(
-                    entry.place, "error"
+            for queued in taken_pods:
+                result = {QueueState.TAKEN: "scheduled", QueueState.PARKED: "unschedulable"}.get(
+                    queued.state, "error"
                 )
-                profile = str(entry.pod.manifest["spec"].get("schedulerName"))
+                profile = str(queued.pod.manifest["spec"].get("schedulerName"))
                 figures.ATTEMPTS.labels(result, profile).inc()
                 figures.ATTEMPT_SECONDS.labels(result, profile).observe(time.monotonic() - started)
 
@@ -183,9 +182,9 @@ class SchedulingLoop(threading.Thread):
         elif not self._own.is_bound(pod.id.uid):
             self._queue.put(pod)
 
-    def _take_group(self, group: Key) -> None:
+    def _take_group(self, group_key: Key) -> None:
         """Read the pods of a PodGroup again, which came, changed or went."""
-        for pod in self._queue.pods_of(group):
+        for pod in self._queue.pods_of(group_key):
             key = Key(ObjectKind.POD, pod.id.namespace, pod.id.name)
             self._take_pod(key, self._seen(key))
         self._queue.wake()
@@ -199,18 +198,18 @@ class SchedulingLoop(threading.Thread):
         """Let a pod go that is bound, and try another time with one that is not."""
         pod, node = bound.claim.pod, bound.claim.node
         key = Key(ObjectKind.POD, pod.id.namespace, pod.id.name)
-        entry = self._queue.get(pod.id.uid)
+        queued = self._queue.get(pod.id.uid)
         if bound.result in (BindingResult.BOUND, BindingResult.PINNED):
             self._own.binds(pod.id.uid, node, pod.manifest, bound.claim.annotations)
-            self._bound[key] = pod.id.uid, time.monotonic() + _SHOWN_WITHIN_SECONDS
+            self._bound[key] = pod.id.uid, time.monotonic() + SHOWN_WITHIN_SECONDS
             self._bound.move_to_end(key)
             self._forget(pod.id.uid)
             if bound.result is BindingResult.BOUND:
                 self._teller.bound(pod, node)
-            if entry is not None:
-                figures.POD_ATTEMPTS.observe(entry.attempts)
-                figures.SLI_SECONDS.labels(str(min(entry.attempts, 16))).observe(
-                    time.monotonic() - entry.since
+            if queued is not None:
+                figures.POD_ATTEMPTS.observe(queued.attempts)
+                figures.SLI_SECONDS.labels(str(min(queued.attempts, 16))).observe(
+                    time.monotonic() - queued.since
                 )
             return
         self._own.fails(pod.id.uid)
@@ -219,10 +218,10 @@ class SchedulingLoop(threading.Thread):
             self._queue.wake()
         if bound.result in (BindingResult.GONE, BindingResult.TAKEN_ELSEWHERE):
             self._forget(pod.id.uid)
-        elif entry is not None:
+        elif queued is not None:
             self._journal.note(f"pod {pod.title}: not bound to {node}: {bound.text}")
             self._teller.waits(pod, bound.text)
-            self._queue.back_off(entry, bound.text)
+            self._queue.back_off(queued, bound.text)
         # It may have changed, or gone, while it was being bound.
         self._take_pod(key, self._seen(key))
 
@@ -241,15 +240,15 @@ class SchedulingLoop(threading.Thread):
 
     # -- 3. tailor ------------------------------------------------------------------------------------
 
-    def _tailored(self, taken: Sequence[QueuedPod]) -> list[tuple[QueuedPod, dict[str, Any]]]:
+    def _tailored(self, taken_pods: Sequence[QueuedPod]) -> list[tuple[QueuedPod, dict[str, Any]]]:
         """Return the manifests to be placed; a pod that the loop does not decide is parked instead.
 
         Raises ApiServerError, ServiceError.
         """
         self._read_settings()
         found = []
-        for entry in taken:
-            pod = entry.pod
+        for queued in taken_pods:
+            pod = queued.pod
             is_bound_here = pod.way is BindingWay.BINDING
             try:
                 lacking = self._groups.lacking(pod.manifest)
@@ -257,14 +256,14 @@ class SchedulingLoop(threading.Thread):
                     raise NotDecided(lacking)
                 terms = self._volumes.terms(pod) if is_bound_here else []
             except NotDecided as reason:
-                self._refuse(entry, str(reason))
+                self._refuse(queued, str(reason))
                 continue
             except ApiServerError as error:
                 if not error.is_refusal:
                     raise
                 # It is about this volume; other pods go on.
                 self._teller.waits(pod, str(error))
-                self._queue.back_off(entry, str(error))
+                self._queue.back_off(queued, str(error))
                 continue
             manifest = tailored(
                 self._groups.annotated(pod.manifest),
@@ -273,7 +272,7 @@ class SchedulingLoop(threading.Thread):
                 terms=terms,
                 without=self._evictions.kept_from(pod) | self._pinned.refused_for(pod),
             )
-            found.append((entry, manifest))
+            found.append((queued, manifest))
         return found
 
     def _read_settings(self) -> None:
@@ -301,108 +300,116 @@ class SchedulingLoop(threading.Thread):
             middle = _middle(pods)
             if middle is not None:
                 return [*self._place(pods[:middle]), *self._place(pods[middle:])]
-            for entry, _ in pods:
-                self._quarantine(entry, str(error))
+            for queued, _ in pods:
+                self._quarantine(queued, str(error))
             return []
         refused = []
-        for (entry, manifest), outcome in zip(pods, outcomes, strict=True):
+        for (queued, manifest), outcome in zip(pods, outcomes, strict=True):
             placed = outcome.get("pod", {})
             if placed.get("node") and placed.get("shared_with"):
-                self._give_back(entry, placed)
+                self._give_back(queued, placed)
             elif placed.get("node"):
-                self._bind(entry, placed)
-            elif self._fits_nowhere(entry, outcome):
-                refused.append((entry, manifest))
+                self._bind(queued, placed)
+            elif self._fits_nowhere(queued, outcome):
+                refused.append((queued, manifest))
         return refused
 
-    def _fits_nowhere(self, entry: QueuedPod, outcome: Mapping[str, Any]) -> bool:
+    def _fits_nowhere(self, queued: QueuedPod, outcome: Mapping[str, Any]) -> bool:
         """Note why a pod has no place; return whether that is for want of room."""
         if "error" not in outcome:
-            self._teller.waits(entry.pod, "it is recorded without a node")
-            self._queue.back_off(entry, "")
+            self._teller.waits(queued.pod, "it is recorded without a node")
+            self._queue.back_off(queued, "")
             return False
         error, status = outcome["error"], outcome["status"]
         # The name of the pod stands beside the text wherever it is shown.
-        text = str(error["detail"]).removeprefix(f"pod {entry.pod.title}: ")
+        text = str(error["detail"]).removeprefix(f"pod {queued.pod.title}: ")
         if error.get("code") in ("unschedulable", "gang_waits"):
-            self._refuse(entry, text)
+            self._refuse(queued, text)
             return bool(error.get("code") == "unschedulable")
         if status in _UNAVAILABLE:
             raise ServiceError(text, status)
         if is_refusal(ServiceError(text, status)) and status != 409:
             # Only another manifest helps.
-            self._refuse(entry, text)
+            self._refuse(queued, text)
         elif status == 409:
-            self._teller.waits(entry.pod, text)
-            self._queue.back_off(entry, text)
+            self._teller.waits(queued.pod, text)
+            self._queue.back_off(queued, text)
         else:
-            self._quarantine(entry, text)
+            self._quarantine(queued, text)
         return False
 
-    def _refuse(self, entry: QueuedPod, text: str) -> None:
-        self._queue.park(entry, text)
-        self._teller.waits(entry.pod, text, self._evictions.nominated_node(entry.pod.id.uid))
+    def _refuse(self, queued: QueuedPod, text: str) -> None:
+        self._queue.park(queued, text)
+        self._teller.waits(queued.pod, text, self._evictions.nominated_node(queued.pod.id.uid))
 
-    def _quarantine(self, entry: QueuedPod, text: str) -> None:
+    def _quarantine(self, queued: QueuedPod, text: str) -> None:
         figures.QUARANTINED.inc()
-        self._journal.note(f"pod {entry.pod.title}: the service cannot take it: {text}")
-        self._teller.waits(entry.pod, text)
-        self._queue.back_off(entry, text, QUARANTINE_SECONDS)
+        self._journal.note(f"pod {queued.pod.title}: the service cannot take it: {text}")
+        self._teller.waits(queued.pod, text)
+        self._queue.back_off(queued, text, QUARANTINE_SECONDS)
 
-    def _put_back(self, taken: Sequence[QueuedPod]) -> None:
-        for entry in taken:
-            if entry.place is QueueRoom.TAKEN and not self._own.is_binding(entry.pod.id.uid):
-                self._queue.delay(entry, 0.0)
+    def _put_back(self, taken_pods: Sequence[QueuedPod]) -> None:
+        for queued in taken_pods:
+            if queued.state is QueueState.TAKEN and not self._own.is_binding(queued.pod.id.uid):
+                self._queue.put_back(queued)
 
     # -- 5. bind --------------------------------------------------------------------------------------
 
-    def _bind(self, entry: QueuedPod, placed: Mapping[str, Any]) -> None:
-        self._queue.placed(entry)
-        claim = PodClaim(entry.pod, placed["node"], placed["annotations"], placed.get("changed_at") or "")
-        self._own.begins(entry.pod.id.uid)
+    def _bind(self, queued: QueuedPod, placed: Mapping[str, Any]) -> None:
+        self._queue.placed(queued)
+        claim = PodClaim(queued.pod, placed["node"], placed["annotations"], placed.get("changed_at") or "")
+        self._own.begins(queued.pod.id.uid)
         undecided = ", ".join(dict.fromkeys(str(each["what"]) for each in placed.get("undecided") or ()))
-        if undecided and entry.pod.way is BindingWay.BINDING:
-            self._teller.notes(entry.pod, NOT_DECIDED, f"not looked at: {undecided}")
+        if undecided and queued.pod.way is BindingWay.BINDING:
+            self._teller.notes(queued.pod, NOT_DECIDED, f"not looked at: {undecided}")
         self._binder.bind(claim)
 
-    def _give_back(self, entry: QueuedPod, placed: Mapping[str, Any]) -> None:
+    def _give_back(self, queued: QueuedPod, placed: Mapping[str, Any]) -> None:
         """Give back a claim for CPUs that another pod has, as Kubernetes was set back to when it ran there.
 
         Raises ServiceError, NotLeading.
         """
-        self._service.release(entry.pod.id, placed.get("changed_at"))
+        self._service.release(queued.pod.id, placed.get("changed_at"))
         text = f"its CPUs on node {placed['node']} are held by {', '.join(placed['shared_with'])}"
-        self._teller.waits(entry.pod, text)
-        self._queue.back_off(entry, text)
+        self._teller.waits(queued.pod, text)
+        self._queue.back_off(queued, text)
 
     # -- 6. preempt -----------------------------------------------------------------------------------
 
     def _preempt(self, refused: Sequence[tuple[QueuedPod, dict[str, Any]]]) -> None:
         """Evict pods for the most important of the refused ones, one of each shape."""
         shapes = set[bytes]()
-        for entry, manifest in refused:
-            if entry.pod.gang or entry.pod.way is BindingWay.GATE or entry.pod.shape in shapes:
+        for queued, manifest in refused:
+            if queued.pod.gang or queued.pod.way is BindingWay.GATE or queued.pod.shape in shapes:
                 continue
             if len(shapes) >= _MOST_PREEMPTIONS:
                 return
-            shapes.add(entry.pod.shape)
+            shapes.add(queued.pod.shape)
+            # Nodes that are kept since the manifest was sent: two pods must not wait for the same victims.
+            kept = self._evictions.kept_from(queued.pod)
+            manifest = tailored(manifest, only_marked=False, tolerates=False, without=kept)
             try:
-                node = self._evictions.evict_for(entry.pod, manifest)
+                nomination = self._evictions.evict_for(queued.pod, manifest)
+            except NotLeading:
+                return
             except (ServiceError, ApiServerError) as error:
                 self._journal.trouble("preemption", str(error))
                 return
             self._journal.well("preemption")
-            if node:
-                self._teller.waits(entry.pod, entry.reason, node)
+            if nomination is not None:
+                self._teller.waits(queued.pod, queued.reason, nomination.node)
+                if not nomination.victims:
+                    # It fits there by now.
+                    self._queue.wake()
 
     def _show_counts(self) -> None:
         counts = self._queue.counts
-        for place in (QueueRoom.ACTIVE, QueueRoom.BACKOFF, QueueRoom.PARKED, QueueRoom.GATED):
+        for place in (QueueState.ACTIVE, QueueState.BACKOFF, QueueState.PARKED, QueueState.GATED):
             figures.PENDING_PODS.labels(str(place)).set(counts[place])
 
 
 def _middle(pods: Sequence[tuple[QueuedPod, dict[str, Any]]]) -> int | None:
     """Return where to cut in half without cutting a gang; None if all are one pod or one gang."""
-    gangs = [entry.pod.gang for entry, _ in pods]
+    gangs = [queued.pod.gang for queued, _ in pods]
     cuts = [cut for cut in range(1, len(gangs)) if not gangs[cut] or gangs[cut] != gangs[cut - 1]]
     return min(cuts, key=lambda cut: abs(cut - len(gangs) // 2), default=None)

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from placement.common.gang import gang_of
-from placement.common.manifest import CHOOSE_GATE, PINNED
+from placement.common.manifest import CHOOSE_GATE
 from placement.sync.service import PodId
 from placement.sync.watched_objects import Key, WatchedObject
 
@@ -93,7 +93,7 @@ def read_pending(
     if metadata.get("deletionTimestamp"):
         return None
     gates = _names(spec.get("schedulingGates"))
-    pinned_to = pinned_node(manifest)
+    pinned_to = watched.pinned_to
     if CHOOSE_GATE in gates:
         # Kubernetes binds no pod that has a gate, also of this scheduler.
         way = BindingWay.GATE
@@ -118,12 +118,6 @@ def read_pending(
         other_gates=tuple(name for name in gates if name != CHOOSE_GATE),
         pinned_to=pinned_to if way is BindingWay.GATE and CHOOSE_GATE not in gates else None,
     )
-
-
-def pinned_node(manifest: Mapping[str, Any]) -> str | None:
-    """Return the node to which a pod was pinned when its gate was taken away, None if it was not."""
-    node = _mapping(_mapping(manifest.get("metadata")).get("annotations")).get(PINNED)
-    return node if isinstance(node, str) and node else None
 
 
 def _shape(manifest: Mapping[str, Any], way: BindingWay) -> bytes:

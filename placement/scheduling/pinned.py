@@ -40,6 +40,7 @@ class PinnedPods:
         self,
         api_server: ApiServer,
         teller: PodTeller,
+        allow: Callable[[], None],
         journal: Journal,
         *,
         replaces: bool,
@@ -47,6 +48,7 @@ class PinnedPods:
     ) -> None:
         self._api_server = api_server
         self._teller = teller
+        self._allow = allow
         self._journal = journal
         self._replaces = replaces
         self._now = now
@@ -96,6 +98,7 @@ class PinnedPods:
 
     def _delete(self, pod: PendingPod) -> None:
         path = object_path(pods_path(pod.id.namespace), pod.id.name)
+        self._allow()
         try:
             self._api_server.delete(path, {"preconditions": {"uid": pod.manifest["metadata"]["uid"]}})
         except ApiServerError as error:

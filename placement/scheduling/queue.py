@@ -21,13 +21,13 @@ from placement.sync.watched_objects import Key
 FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 1.0, 10.0
 # A pod that the service cannot take, for a fault that may be the service's, is tried as rarely as this.
 QUARANTINE_SECONDS = 300.0
-# What changes in the service alone wakes nobody, so parked pods are tried again after this time.
+# What changes in the service alone wakes no pod, so parked ones are tried again after this time.
 PARKED_SECONDS = 30.0
 # A shape that is refused again and again waits longer, but less than the second within which pods are woken.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 0.6
 
 
-class QueueRoom(StrEnum):
+class QueueState(StrEnum):
     """Where a pod is in the queue."""
 
     ACTIVE = "active"
@@ -46,7 +46,7 @@ class QueuedPod:
     since: float
     attempts: int = 0
     failures: int = 0
-    place: QueueRoom = QueueRoom.ACTIVE
+    state: QueueState = QueueState.ACTIVE
     until: float = 0.0
     reason: str = ""
 
@@ -89,18 +89,15 @@ class SchedulingQueue:
         self._wakes = self._arrivals = 0
         self._tried_at = 0, 0
         self._parked_since = now()
-        self._places = dict.fromkeys(QueueRoom, 0)
+        self._counts = dict.fromkeys(QueueState, 0)
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __contains__(self, uid: str) -> bool:
-        return uid in self._entries
-
     @property
-    def counts(self) -> dict[QueueRoom, int]:
+    def counts(self) -> dict[QueueState, int]:
         """Return how many pods are where."""
-        return dict(self._places)
+        return dict(self._counts)
 
     def uids_of(self, namespace: str, name: str) -> set[str]:
         """Return the uids of the pods of that name: the former one may still be here when the next one is."""
@@ -108,10 +105,10 @@ class SchedulingQueue:
 
     def pods_of(self, group: Key) -> list[PendingPod]:
         """Return the pods that name a PodGroup."""
-        return [entry.pod for entry in self._entries.values() if entry.pod.group == group]
+        return [queued.pod for queued in self._entries.values() if queued.pod.group == group]
 
     def get(self, uid: str) -> QueuedPod | None:
-        """Return the entry of a pod, None if it is not in the queue."""
+        """Return a pod in the queue, None if it is not in the queue."""
         return self._entries.get(uid)
 
     def put(self, pod: PendingPod) -> None:
@@ -119,62 +116,65 @@ class SchedulingQueue:
 
         A change that decides nothing, such as what the loop itself tells a pod, moves it nowhere.
         """
-        entry = self._entries.get(pod.id.uid)
-        if entry is None:
-            entry = QueuedPod(pod, next(self._numbers), self._now())
-            self._entries[pod.id.uid] = entry
+        queued = self._entries.get(pod.id.uid)
+        if queued is None:
+            queued = QueuedPod(pod, next(self._numbers), self._now())
+            self._entries[pod.id.uid] = queued
             self._names.setdefault((pod.id.namespace, pod.id.name), set()).add(pod.id.uid)
-            self._places[entry.place] += 1
+            self._counts[queued.state] += 1
         else:
-            is_same = _deciding(entry.pod) == _deciding(pod)
+            is_same = _deciding(queued.pod) == _deciding(pod)
             if not is_same:
-                self._leave(entry)
-            entry.pod = pod
+                self._leave(queued)
+            queued.pod = pod
             if is_same:
                 return
-        group = self._groups.setdefault(entry.group, _Group())
-        group.members[pod.id.uid] = entry
-        group.parked += entry.place is QueueRoom.PARKED
+        group = self._groups.setdefault(queued.group, _Group())
+        group.members[pod.id.uid] = queued
+        group.parked += queued.state is QueueState.PARKED
         group.needs_pods |= pod.needs_pods
         if pod.gang:
             # A gang that was too few may be enough with this member.
             group.refused_at = -1
             for member in group.members.values():
-                if member.place is QueueRoom.PARKED:
-                    self._move(member, QueueRoom.ACTIVE)
-        if entry.place is not QueueRoom.TAKEN:
-            self._move(entry, QueueRoom.GATED if pod.other_gates else QueueRoom.ACTIVE)
+                if member.state is QueueState.PARKED:
+                    self._move(member, QueueState.ACTIVE)
+        if queued.state is QueueState.GATED and not pod.other_gates:
+            # The time behind gates of others is not the loop's.
+            queued.since = self._now()
+        if queued.state is not QueueState.TAKEN:
+            self._move(queued, QueueState.GATED if pod.other_gates else QueueState.ACTIVE)
 
     def remove(self, uid: str) -> QueuedPod | None:
-        """Remove a pod that is bound, over or gone; return its entry if it was there."""
-        entry = self._entries.pop(uid, None)
-        if entry is not None:
-            self._leave(entry)
-            self._places[entry.place] -= 1
-            name = entry.pod.id.namespace, entry.pod.id.name
+        """Remove a pod that is bound, over or gone; return what was there."""
+        queued = self._entries.pop(uid, None)
+        if queued is not None:
+            self._leave(queued)
+            self._counts[queued.state] -= 1
+            name = queued.pod.id.namespace, queued.pod.id.name
             self._names[name].discard(uid)
             if not self._names[name]:
                 del self._names[name]
-        return entry
+        return queued
 
-    def _leave(self, entry: QueuedPod) -> None:
-        group = self._groups.get(entry.group)
-        if group is not None and group.members.pop(entry.pod.id.uid, None) is not None:
-            group.parked -= entry.place is QueueRoom.PARKED
+    def _leave(self, queued: QueuedPod) -> None:
+        group = self._groups.get(queued.group)
+        if group is not None and group.members.pop(queued.pod.id.uid, None) is not None:
+            group.parked -= queued.state is QueueState.PARKED
             if not group.members:
-                del self._groups[entry.group]
+                del self._groups[queued.group]
 
     def wake(self) -> None:
         """Note that something happened which could help pods that wait."""
         self._wakes += 1
         self._parked_since = self._now()
 
-    def park(self, entry: QueuedPod, reason: str) -> None:
+    def park(self, queued: QueuedPod, reason: str) -> None:
         """Note that no node takes the pod as all is now."""
-        entry.attempts += 1
-        entry.reason = reason
-        self._move(entry, QueueRoom.PARKED)
-        group = self._groups[entry.group]
+        queued.attempts += 1
+        queued.reason = reason
+        self._move(queued, QueueState.PARKED)
+        group = self._groups[queued.group]
         tried_at = self._sum(group, *self._tried_at)
         if group.refused_at != tried_at:
             group.not_before = self._now() + group.pause
@@ -189,31 +189,27 @@ class SchedulingQueue:
     def _sum(group: _Group, wakes: int, arrivals: int) -> int:
         return wakes + arrivals if group.needs_pods else wakes
 
-    def placed(self, entry: QueuedPod) -> None:
+    def placed(self, queued: QueuedPod) -> None:
         """Note that a node takes the pod: more of its shape may fit, so twice as many are tried next."""
-        entry.attempts += 1
+        queued.attempts += 1
         self._arrivals += 1
-        group = self._groups.get(entry.group)
+        group = self._groups.get(queued.group)
         if group is not None:
             group.refused_at, group.pause, group.not_before = -1, _FIRST_PAUSE_SECONDS, 0.0
             group.budget *= 2
 
-    def back_off(self, entry: QueuedPod, reason: str, longest: float = LONGEST_BACKOFF_SECONDS) -> None:
+    def back_off(self, queued: QueuedPod, reason: str, longest: float = LONGEST_BACKOFF_SECONDS) -> None:
         """Note that an attempt failed, not for want of room; the pod is tried again, less and less often."""
-        entry.attempts += 1
-        entry.failures += 1
-        entry.reason = reason
-        seconds = min(FIRST_BACKOFF_SECONDS * 2 ** min(entry.failures - 1, 16), longest)
-        self._wait(entry, seconds)
+        queued.attempts += 1
+        queued.failures += 1
+        queued.reason = reason
+        queued.until = self._now() + min(FIRST_BACKOFF_SECONDS * 2 ** min(queued.failures - 1, 16), longest)
+        self._move(queued, QueueState.BACKOFF)
+        heapq.heappush(self._timed, (queued.until, queued.number, queued.pod.id.uid))
 
-    def delay(self, entry: QueuedPod, seconds: float) -> None:
-        """Put a pod back that was not tried, for some seconds."""
-        self._wait(entry, seconds)
-
-    def _wait(self, entry: QueuedPod, seconds: float) -> None:
-        entry.until = self._now() + seconds
-        self._move(entry, QueueRoom.BACKOFF)
-        heapq.heappush(self._timed, (entry.until, entry.number, entry.pod.id.uid))
+    def put_back(self, queued: QueuedPod) -> None:
+        """Put a pod back that was taken and not tried."""
+        self._move(queued, QueueState.ACTIVE)
 
     def take(self, most: int) -> tuple[list[QueuedPod], list[QueuedPod]]:
         """Take the pods that are to be tried now, the most important and oldest first; gangs as a whole.
@@ -222,71 +218,73 @@ class SchedulingQueue:
         another one of their shape.
         """
         now = self._now()
-        if now - self._parked_since >= PARKED_SECONDS and self._places[QueueRoom.PARKED]:
+        if now - self._parked_since >= PARKED_SECONDS and self._counts[QueueState.PARKED]:
             self.wake()
         self._tried_at = self._wakes, self._arrivals
         self._end_backoff(now)
         self._unpark(now)
-        taken: list[QueuedPod] = []
-        untried: list[QueuedPod] = []
-        while self._active and len(taken) < most:
+        taken_pods: list[QueuedPod] = []
+        untried_pods: list[QueuedPod] = []
+        while self._active and len(taken_pods) < most:
             _, uid = heapq.heappop(self._active)
-            entry = self._entries.get(uid)
-            if entry is None or entry.place is not QueueRoom.ACTIVE:
+            queued = self._entries.get(uid)
+            if queued is None or queued.state is not QueueState.ACTIVE:
                 continue
-            group = self._groups[entry.group]
-            if not entry.pod.gang and group.refused_at >= self._happened(group):
-                entry.reason = group.reason
-                self._move(entry, QueueRoom.PARKED)
-                untried.append(entry)
+            group = self._groups[queued.group]
+            if not queued.pod.gang and group.refused_at >= self._happened(group):
+                queued.reason = group.reason
+                self._move(queued, QueueState.PARKED)
+                untried_pods.append(queued)
                 continue
-            taken += self._taken_with(entry, group)
-        return taken, untried
+            taken_pods += self._taken_with(queued, group)
+        return taken_pods, untried_pods
 
-    def _taken_with(self, entry: QueuedPod, group: _Group) -> Iterator[QueuedPod]:
-        members = [entry]
-        if entry.pod.gang:
-            members += [each for each in group.members.values() if each is not entry]
+    def _taken_with(self, queued: QueuedPod, group: _Group) -> Iterator[QueuedPod]:
+        members = [queued]
+        if queued.pod.gang:
+            members += [each for each in group.members.values() if each is not queued]
         for member in sorted(members, key=lambda each: each.rank):
-            if member is entry or member.place in (QueueRoom.ACTIVE, QueueRoom.PARKED):
-                self._move(member, QueueRoom.TAKEN)
+            if member is queued or member.state in (QueueState.ACTIVE, QueueState.PARKED):
+                self._move(member, QueueState.TAKEN)
                 yield member
 
     def _end_backoff(self, now: float) -> None:
         while self._timed and self._timed[0][0] <= now:
             until, _, uid = heapq.heappop(self._timed)
-            entry = self._entries.get(uid)
-            if entry is not None and entry.place is QueueRoom.BACKOFF and entry.until == until:
-                self._move(entry, QueueRoom.ACTIVE)
+            queued = self._entries.get(uid)
+            if queued is not None and queued.state is QueueState.BACKOFF and queued.until == until:
+                self._move(queued, QueueState.ACTIVE)
 
     def _unpark(self, now: float) -> None:
         """Move some pods of each shape that could have been helped since it was refused."""
-        if not self._places[QueueRoom.PARKED]:
+        if not self._counts[QueueState.PARKED]:
             return
         for group in self._groups.values():
             if not group.parked or group.refused_at >= self._happened(group) or group.not_before > now:
                 continue
-            parked = [each for each in group.members.values() if each.place is QueueRoom.PARKED]
+            parked = [each for each in group.members.values() if each.state is QueueState.PARKED]
             most = len(parked) if parked[0].pod.gang else group.budget
-            for entry in heapq.nsmallest(most, parked, key=lambda each: each.rank):
-                self._move(entry, QueueRoom.ACTIVE)
+            for queued in heapq.nsmallest(most, parked, key=lambda each: each.rank):
+                self._move(queued, QueueState.ACTIVE)
 
-    def _move(self, entry: QueuedPod, place: QueueRoom) -> None:
-        self._places[entry.place] -= 1
-        self._places[place] += 1
-        self._groups[entry.group].parked += (place is QueueRoom.PARKED) - (entry.place is QueueRoom.PARKED)
-        entry.place = place
-        if place is QueueRoom.ACTIVE:
-            heapq.heappush(self._active, (entry.rank, entry.pod.id.uid))
+    def _move(self, queued: QueuedPod, state: QueueState) -> None:
+        self._counts[queued.state] -= 1
+        self._counts[state] += 1
+        self._groups[queued.group].parked += (state is QueueState.PARKED) - (
+            queued.state is QueueState.PARKED
+        )
+        queued.state = state
+        if state is QueueState.ACTIVE:
+            heapq.heappush(self._active, (queued.rank, queued.pod.id.uid))
 
     def seconds_until_next(self) -> float | None:
         """Return after how many seconds some pod can be tried, None if none waits for time."""
         now, times = self._now(), []
-        if self._places[QueueRoom.ACTIVE]:
+        if self._counts[QueueState.ACTIVE]:
             return 0.0
         if self._timed:
             times.append(self._timed[0][0])
-        if self._places[QueueRoom.PARKED]:
+        if self._counts[QueueState.PARKED]:
             times.append(self._parked_since + PARKED_SECONDS)
             times += (
                 group.not_before

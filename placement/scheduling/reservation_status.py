@@ -203,23 +203,28 @@ def _conditions(
 ) -> list[Any] | None:
     """Return all conditions if any differs, else None; the ones of other types stay."""
     listed = [each for each in present if isinstance(each, Mapping)] if isinstance(present, list) else []
-    written = [each for each in listed if each.get("type") not in wanted]
+    known = {kind: next((each for each in listed if each.get("type") == kind), None) for kind in wanted}
+    written = {
+        kind: None if given is None else _condition(known[kind], (kind, *given), now)
+        for kind, given in wanted.items()
+    }
+    if written == known:
+        return None
+    others = [each for each in listed if each.get("type") not in wanted]
+    return [*others, *filter(None, written.values())]
+
+
+def _condition(
+    known: Mapping[str, Any] | None, stated: tuple[str, str, str, str], now: datetime
+) -> Mapping[str, Any]:
+    """Return a condition with these type, status, reason and message: the known one if it says the same."""
+    before = known or {}
+    if tuple(before.get(name) or "" for name in _OF_CONDITION) == stated:
+        return before
     at = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    is_same = True
-    for kind, given in wanted.items():
-        known = next((each for each in listed if each.get("type") == kind), None)
-        if given is None:
-            is_same &= known is None
-            continue
-        stated = tuple((known or {}).get(name) or "" for name in _OF_CONDITION)
-        if known is not None and stated == (kind, *given):
-            written.append(known)
-            continue
-        is_same = False
-        members = {name: text for name, text in zip(_OF_CONDITION, (kind, *given), strict=True) if text}
-        since = known.get("lastTransitionTime") if known and known.get("status") == given[0] else None
-        written.append({**members, "lastProbeTime": at, "lastTransitionTime": since or at})
-    return None if is_same else written
+    since = before.get("lastTransitionTime") if before.get("status") == stated[1] else None
+    members = {name: text for name, text in zip(_OF_CONDITION, stated, strict=True) if text}
+    return {**members, "lastProbeTime": at, "lastTransitionTime": since or at}
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

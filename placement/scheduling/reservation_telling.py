@@ -18,7 +18,7 @@ from placement.client.client import ServiceError
 from placement.common.documents import RESERVATION_API_VERSION
 from placement.common.pod_identity import canonical_uid
 from placement.engine.domain.errors import PlacementError
-from placement.scheduling.figures import TOLD
+from placement.scheduling.figures import WRITES
 from placement.scheduling.reservation_status import ReservationUser, StatusChanges, changes, waits_for_owner
 from placement.sync.api_server import NOT_FOUND, ApiServer, ApiServerError, object_path
 from placement.sync.journal import Journal
@@ -142,7 +142,7 @@ class ReservationTeller(threading.Thread):
             goes_on = getattr(error, "status", error) is not None
             text = str(error) if isinstance(error, PlacementError) else repr(error)
             self._journal.trouble(source if goes_on else _SOURCE, text)
-            TOLD.labels("reservation", "failed").inc()
+            WRITES.labels("reservation", "failed").inc()
             seconds = self._pauses.setdefault(name, Pause()).after_failure()
         else:
             self._pauses.pop(name, None)
@@ -216,7 +216,7 @@ class ReservationTeller(threading.Thread):
                 self._allow()
                 self._api_server.patch(path, body)
         if changed:
-            TOLD.labels("reservation", "written").inc()
+            WRITES.labels("reservation", "written").inc()
 
 
 def _version(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,8 +28,8 @@ class Scheduling:
 
     def __init__(
         self,
-        watching: ApiServer,
-        writing: ApiServer,
+        watching_server: ApiServer,
+        writing_server: ApiServer,
         parts: SynchronizationParts,
         service: ServiceCluster,
         namespaces: Sequence[str],
@@ -38,7 +38,7 @@ class Scheduling:
         *,
         replaces: bool,
     ) -> None:
-        """Put it together; `watching` and `writing` reach the same API server.
+        """Put it together; `watching_server` and `writing_server` reach the same API server.
 
         `service` is for the loop, so that its calls do not wait for the ones of the synchronization.
         `schedulers` are names by which pods ask for it. `replaces`: a pod that its own scheduler refuses may
@@ -48,7 +48,7 @@ class Scheduling:
         allow = leadership.require if leadership else lambda: None
         inbox, own = Inbox(), OwnClaims()
         self.synchronization = synchronization = Synchronization(
-            watching,
+            watching_server,
             parts.service,
             namespaces,
             journal,
@@ -59,7 +59,7 @@ class Scheduling:
             lambda name, refusal: reservations.reserved(name, refusal),
         )
         store = synchronization.store
-        teller, rivals = PodTeller(writing, allow, journal), Rivals(writing)
+        teller, rivals = PodTeller(writing_server, allow, journal), Rivals(writing_server)
 
         def is_there(pod: PodId) -> bool:
             watched = store.get(Key(ObjectKind.POD, pod.namespace, pod.name))
@@ -73,7 +73,7 @@ class Scheduling:
             reservations.saw(key, watched)
 
         reservations = ReservationTeller(
-            writing, service.reservation, store.get, frozenset(schedulers), allow, may_place, journal
+            writing_server, service.reservation, store.get, frozenset(schedulers), allow, may_place, journal
         )
         store.tell(saw)
         loop = SchedulingLoop(
@@ -83,13 +83,13 @@ class Scheduling:
             journal,
             own,
             store.get,
-            PodBinder(writing, service, rivals, allow, inbox.finished),
+            PodBinder(writing_server, service, rivals, allow, inbox.finished),
             teller,
-            Evictions(writing, service, teller, is_there, allow),
+            Evictions(writing_server, service, teller, is_there, allow),
             PodGroups(store),
-            Volumes(writing),
+            Volumes(writing_server),
             rivals,
-            PinnedPods(writing, teller, journal, replaces=replaces),
+            PinnedPods(writing_server, teller, allow, journal, replaces=replaces),
             may_place,
         )
         self.threads: Sequence[threading.Thread] = (loop, teller, reservations)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from placement.engine.domain.errors import PlacementError
-from placement.scheduling.figures import TOLD
+from placement.scheduling.figures import WRITES
 from placement.scheduling.pending import PendingPod
 from placement.sync.api_server import (
     NOT_FOUND,
@@ -46,9 +46,9 @@ class PodTeller(threading.Thread):
         self._allow = allow
         self._journal = journal
         self._sources: dict[str, EventSource] = {}
-        self._told: dict[str, str] = {}
+        self._given: dict[str, str] = {}
         self._conditions: OrderedDict[str, tuple[PendingPod, dict[str, Any]]] = OrderedDict()
-        self._events: deque[_Told] = deque()
+        self._events: deque[_PodEvent] = deque()
         self._condition = threading.Condition()
 
     def waits(self, pod: PendingPod, text: str, nominated: str | None = None) -> None:
@@ -56,40 +56,46 @@ class PodTeller(threading.Thread):
         text = text[:_LONGEST_MESSAGE]
         given = f"{nominated}\0{text}"
         with self._condition:
-            if self._told.get(pod.id.uid) == given:
+            if self._given.get(pod.id.uid) == given:
                 return
-            self._told[pod.id.uid] = given
+            self._given[pod.id.uid] = given
             self._conditions[pod.id.uid] = pod, _unscheduled(pod, text, nominated)
-            self._add(_told(pod, "Warning", FAILED, text))
+            self._add(_event(pod, "Warning", FAILED, text))
 
     def bound(self, pod: PendingPod, node: str) -> None:
         """Tell a pod that it has a node."""
         self.forget(pod.id.uid)
         with self._condition:
-            self._add(_told(pod, "Normal", SCHEDULED, f"Successfully assigned {pod.title} to {node}"))
+            self._add(_event(pod, "Normal", SCHEDULED, f"Successfully assigned {pod.title} to {node}"))
 
-    def evicted(self, victim: PodId, manifest: Mapping[str, Any], by: PendingPod, node: str) -> None:
+    def evicted(self, victim: PodId, manifest: Mapping[str, Any], preemptor: PendingPod, node: str) -> None:
         """Tell a pod that it goes for a more important one."""
-        told = _Told(victim, manifest, "Normal", PREEMPTED, f"Preempted by pod {by.id.uid} on node {node}")
+        event = _PodEvent(
+            victim,
+            manifest,
+            "Normal",
+            PREEMPTED,
+            f"Preempted by pod {preemptor.id.uid} on node {node}",
+        )
         with self._condition:
-            self._add(told)
+            self._add(event)
 
     def notes(self, pod: PendingPod, reason: str, text: str) -> None:
         """Tell a pod what was not looked at when it was placed, or what its other scheduler has refused."""
         with self._condition:
-            self._add(_told(pod, "Warning", reason, text[:_LONGEST_MESSAGE]))
+            self._add(_event(pod, "Warning", reason, text[:_LONGEST_MESSAGE]))
 
     def forget(self, uid: str) -> None:
         """Note that a pod waits no more."""
         with self._condition:
-            self._told.pop(uid, None)
+            self._given.pop(uid, None)
             self._conditions.pop(uid, None)
 
-    def _add(self, told: _Told) -> None:
+    def _add(self, event: _PodEvent) -> None:
         if len(self._events) >= _MOST_EVENTS:
-            TOLD.labels("event", "dropped").inc()
+            WRITES.labels("event", "dropped").inc()
         else:
-            self._events.append(told)
+            self._events.append(event)
         self._condition.notify()
 
     def run(self) -> None:
@@ -105,13 +111,13 @@ class PodTeller(threading.Thread):
                 elif event is not None:
                     self._write_event(event)
             except PlacementError as error:
-                TOLD.labels("condition" if condition else "event", "failed").inc()
+                WRITES.labels("condition" if condition else "event", "failed").inc()
                 self._journal.trouble(_SOURCE, str(error))
                 if condition is not None:
                     # Told again with the next attempt.
                     self.forget(condition[0].id.uid)
             else:
-                TOLD.labels("condition" if condition else "event", "written").inc()
+                WRITES.labels("condition" if condition else "event", "written").inc()
                 self._journal.well(_SOURCE)
 
     def _write_condition(self, pod: PendingPod, status: Mapping[str, Any]) -> None:
@@ -142,15 +148,15 @@ class PodTeller(threading.Thread):
                 return
         raise ApiServerError("the pod changes all the time")
 
-    def _write_event(self, told: _Told) -> None:
-        component = str((told.manifest.get("spec") or {}).get("schedulerName") or "placement")
+    def _write_event(self, event: _PodEvent) -> None:
+        component = str((event.manifest.get("spec") or {}).get("schedulerName") or "placement")
         source = self._sources.setdefault(component, EventSource(self._api_server, component))
-        key = Key(ObjectKind.POD, told.pod.namespace, told.pod.name)
-        reference = reference_of(key, {"apiVersion": "v1", "kind": "Pod", **told.manifest})
-        source.write(reference, told.reason, told.text, told.kind)
+        key = Key(ObjectKind.POD, event.pod.namespace, event.pod.name)
+        reference = reference_of(key, {"apiVersion": "v1", "kind": "Pod", **event.manifest})
+        source.write(reference, event.reason, event.text, event.kind)
 
 
-class _Told(NamedTuple):
+class _PodEvent(NamedTuple):
     """An Event about a pod: its type, reason and message."""
 
     pod: PodId
@@ -160,8 +166,8 @@ class _Told(NamedTuple):
     text: str
 
 
-def _told(pod: PendingPod, kind: str, reason: str, text: str) -> _Told:
-    return _Told(pod.id, pod.manifest, kind, reason, text)
+def _event(pod: PendingPod, kind: str, reason: str, text: str) -> _PodEvent:
+    return _PodEvent(pod.id, pod.manifest, kind, reason, text)
 
 
 def _unscheduled(pod: PendingPod, text: str, nominated: str | None) -> dict[str, Any]:

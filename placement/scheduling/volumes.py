@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,10 +11,8 @@ from placement.scheduling.pending import PendingPod
 from placement.scheduling.tailoring import SelectorTerm
 from placement.sync.api_server import CORE, ApiServer, object_path
 
-# Where these are asked for, a node that seems right may be wrong. Other undecided things are only said.
+# Where these are asked for, a node that seems right may be wrong. Other undecided things are noted.
 _REFUSED = frozenset({"resource claim", "GPU share"})
-_MOST_KNOWN = 10_000
-_ALL_NODES: tuple[SelectorTerm, ...] = ()
 
 
 class NotDecided(Exception):
@@ -23,11 +20,10 @@ class NotDecided(Exception):
 
 
 class Volumes:
-    """The volumes of claims that are bound, asked for once."""
+    """The volumes of claims that are bound."""
 
     def __init__(self, api_server: ApiServer) -> None:
         self._api_server = api_server
-        self._known: OrderedDict[tuple[str, str], Sequence[SelectorTerm]] = OrderedDict()
 
     def terms(self, pod: PendingPod) -> list[Sequence[SelectorTerm]]:
         """Return for each volume the terms of nodes, one of which a node must meet; none for most pods.
@@ -47,26 +43,19 @@ class Volumes:
         return found
 
     def _terms(self, namespace: str, name: str) -> Sequence[SelectorTerm]:
-        key = namespace, name
-        if key in self._known:
-            self._known.move_to_end(key)
-            return self._known[key]
+        """Return the terms of one claim; it is read each time, as another volume may have its name by now."""
         claims = object_path(CORE, "namespaces", namespace, "persistentvolumeclaims")
         claim = self._api_server.get(object_path(claims, name))
         if claim is None:
             raise NotDecided(f'persistentvolumeclaim "{name}" not found')
         volume_name = (claim.get("spec") or {}).get("volumeName")
-        if not volume_name or (claim.get("status") or {}).get("phase") != "BindingOutcome":
+        if not volume_name or (claim.get("status") or {}).get("phase") != "Bound":
             raise NotDecided(_text(f'the persistentvolumeclaim "{name}", which is not bound'))
         volume = self._api_server.get(object_path(f"{CORE}/persistentvolumes", volume_name))
         if volume is None:
             raise NotDecided(f'persistentvolume "{volume_name}" not found')
         affinity = (volume.get("spec") or {}).get("nodeAffinity") or {}
-        terms = tuple((affinity.get("required") or {}).get("nodeSelectorTerms") or _ALL_NODES)
-        self._known[key] = terms
-        if len(self._known) > _MOST_KNOWN:
-            self._known.popitem(last=False)
-        return terms
+        return (affinity.get("required") or {}).get("nodeSelectorTerms") or ()
 
 
 def _refuse_undecided(manifest: Mapping[str, Any]) -> None:

@@ -6,13 +6,11 @@ import time
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from placement.common.manifest import PINNED
 from placement.sync.api_server import ApiServerError
 from placement.sync.informer_store import InformerStore
 from placement.sync.journal import Journal
 from placement.sync.reconciled_pods import PodLookup, ReconciledPods, key_of
 from placement.sync.service import PodId, ServiceCluster
-from placement.sync.watched_objects import WatchedObject
 
 LOOK_EVERY_SECONDS = 60.0
 
@@ -59,7 +57,8 @@ class ExpiringClaims:
         source = f"claim of pod {pod.namespace}/{pod.name}"
         try:
             placed = self._asked(pod)
-            if placed is not None and (placed.node is not None or is_pinned(placed)):
+            # A pinned pod may be bound to its node with its CPUs, however long that takes.
+            if placed is not None and (placed.node is not None or placed.pinned_to):
                 return
         except ApiServerError as error:
             self._journal.trouble(source, f"stays, Kubernetes cannot be asked about the pod: {error}")
@@ -71,11 +70,6 @@ class ExpiringClaims:
                 "after its place was claimed; the claim is released"
             )
             self._pods.forget(pod)
-
-
-def is_pinned(waiting: WatchedObject) -> bool:
-    """Return whether a pod that waits may be bound to its node with its CPUs, however long that takes."""
-    return bool((waiting.manifest["metadata"].get("annotations") or {}).get(PINNED))
 
 
 class _Seen(NamedTuple):

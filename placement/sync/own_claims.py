@@ -19,7 +19,7 @@ _LABELS_OF_NODE = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region
 _CHANGED_IN_SPEC = ("nodeName", "schedulingGates")
 _CHANGED_IN_METADATA = ("annotations", "generation", "labels", "managedFields", "resourceVersion")
 # A Binding that the watch does not show for so long is lost: Kubernetes was set back.
-_SHOWN_WITHIN_SECONDS = 30.0
+SHOWN_WITHIN_SECONDS = 30.0
 
 
 class OwnClaim(NamedTuple):
@@ -69,7 +69,7 @@ class OwnClaims:
     def is_bound(self, uid: str) -> bool:
         """Return whether the pod was bound a moment ago, whatever the watch shows."""
         claim = self._bound.get(uid)
-        return claim is not None and time.monotonic() - claim.bound_at < _SHOWN_WITHIN_SECONDS
+        return claim is not None and time.monotonic() - claim.bound_at < SHOWN_WITHIN_SECONDS
 
     def says_all(self, watched: WatchedObject) -> bool:
         """Return whether the service knows all about a bound pod: it changed by its Binding alone."""

@@ -183,7 +183,7 @@ class ReconciledPods(Reconciled):
         Yield after each call how many were taken, and the nodes that have all their pods since then. Pods
         that this process is binding wait; the ones that it has bound need no report, unless they changed.
         """
-        binding = set(filter(self._is_binding, self._due))
+        binding = set(filter(self._is_binding, self._due)) if self._own.binding else set()
         self._due -= binding
         sendable = self._collected(lambda key: self._sendable(key, has_node))
         self._due |= binding

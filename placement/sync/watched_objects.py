@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from placement.common.manifest import PINNED
 from placement.common.pod_groups import NamedPodGroup, named_pod_group
 from placement.common.pod_identity import ENDED_PHASES, canonical_uid, resize_status
 
@@ -71,6 +72,15 @@ class WatchedObject:
     def has_ended_as(self, watched: WatchedObject | None) -> bool:
         """Return whether this pod is over or gone for the first time, now that its name is seen so."""
         return not self.over and (watched is None or watched.over or watched.uid != self.uid)
+
+    @property
+    def pinned_to(self) -> str | None:
+        """Return the node that the loop chose for a pod whose gate it took away, None for other pods."""
+        if PINNED.encode() not in self.text:
+            return None
+        annotations = self.manifest["metadata"].get("annotations")
+        node = annotations.get(PINNED) if isinstance(annotations, Mapping) else None
+        return node if isinstance(node, str) and node else None
 
     @property
     def manifest(self) -> dict[str, Any]:

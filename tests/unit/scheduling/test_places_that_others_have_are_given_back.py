@@ -8,9 +8,12 @@ from unittest.mock import MagicMock
 import pytest
 
 from placement.client.client import ServiceError
+from placement.scheduling.evictions import Nomination
 from placement.scheduling.inbox import Inbox
 from placement.scheduling.loop import SchedulingLoop
+from placement.scheduling.pending import PendingPod
 from placement.sync.informer_store import InformerStore
+from placement.sync.leadership import NotLeading
 from placement.sync.own_claims import OwnClaims
 from placement.sync.pod_groups import PodGroups
 from placement.sync.watched_objects import Key, ObjectKind, watched_object
@@ -116,3 +119,44 @@ def test_a_service_that_takes_nothing_is_asked_once(status: int | None) -> None:
     parts.loop.cycle(0)
     assert len(parts.asked) == 1
     assert not parts.binder.bind.called
+
+
+def refusal() -> dict[str, Any]:
+    return {"status": 409, "error": {"code": "unschedulable", "detail": "0/1 nodes are available."}}
+
+
+def test_a_lease_that_is_lost_during_preemption_ends_no_thread() -> None:
+    parts = Parts([refusal()])
+    parts.evictions.evict_for.side_effect = NotLeading("another process may lead")
+    parts.come("high")
+    parts.loop.cycle(0)
+    assert parts.evictions.evict_for.called
+
+
+def test_nodes_that_are_kept_since_are_left_out_of_the_next_search_for_victims() -> None:
+    parts = Parts([refusal(), refusal()])
+    kept: set[str] = set()
+    parts.evictions.kept_from.side_effect = lambda _: set(kept)
+
+    def keep(pod: PendingPod, _: Any) -> Nomination:
+        kept.add("host-0")
+        return Nomination(pod, "host-0", frozenset(), 0.0)
+
+    parts.evictions.evict_for.side_effect = keep
+    parts.come("first", "second")
+    parts.loop.cycle(0)
+    first, second = (
+        call.args[1]["spec"].get("affinity") for call in parts.evictions.evict_for.call_args_list
+    )
+    assert first is None
+    assert "host-0" in str(second)
+
+
+def test_a_pod_that_fits_without_victims_is_tried_again_at_once() -> None:
+    parts = Parts([refusal()], [place()])
+    parts.evictions.evict_for.side_effect = lambda pod, _: Nomination(pod, "host-0", frozenset(), 0.0)
+    parts.come("high")
+    parts.loop.cycle(0)
+    # A shape that was refused pauses for a moment.
+    parts.loop.cycle(0.2)
+    assert parts.asked == [["high"], ["high"]]

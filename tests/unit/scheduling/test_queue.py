@@ -11,7 +11,7 @@ from placement.scheduling.queue import (
     LONGEST_BACKOFF_SECONDS,
     PARKED_SECONDS,
     QUARANTINE_SECONDS,
-    QueueRoom,
+    QueueState,
     SchedulingQueue,
 )
 from placement.sync.service import PodId
@@ -64,14 +64,14 @@ def park(queue: SchedulingQueue, *names: str) -> None:
     for name in names:
         entry = queue.get(f"uid-{name}")
         assert entry is not None
-        assert entry.place is QueueRoom.TAKEN
+        assert entry.state is QueueState.TAKEN
         queue.park(entry, "no room")
 
 
 def back_off(queue: SchedulingQueue, name: str, longest: float = LONGEST_BACKOFF_SECONDS) -> None:
     entry = queue.get(f"uid-{name}")
     assert entry is not None
-    assert entry.place is QueueRoom.TAKEN
+    assert entry.state is QueueState.TAKEN
     queue.back_off(entry, "refused", longest)
 
 
@@ -107,7 +107,7 @@ def test_no_more_are_taken_than_asked_for(queue: SchedulingQueue) -> None:
 def test_pods_behind_gates_of_others_wait_until_these_are_gone(queue: SchedulingQueue) -> None:
     put(queue, "a", other_gates=("example.com/gate",))
     assert taken(queue) == []
-    assert queue.counts[QueueRoom.GATED] == 1
+    assert queue.counts[QueueState.GATED] == 1
     put(queue, "a")
     assert taken(queue) == ["a"]
 
@@ -370,3 +370,12 @@ def test_a_pod_that_was_refused_in_the_call_that_placed_another_one_is_tried_aga
     placed(queue, "other")
     clock.seconds += 1
     assert taken(queue) == ["dependent"]
+
+
+def test_time_behind_gates_of_others_does_not_count(queue, clock):
+    put(queue, "a", other_gates=("kueue",))
+    clock.seconds += 50
+    put(queue, "a")
+    found = queue.get("uid-a")
+    assert found is not None
+    assert found.since == clock.seconds
