@@ -93,10 +93,10 @@ class Evictions:
             self._evict(victim, pod, nomination.node)
         return nomination
 
-    def _evict(self, victim: PodId, pod: PendingPod, node: str) -> None:
-        path = object_path(pods_path(victim.namespace), victim.name)
+    def _evict(self, victim_id: PodId, pod: PendingPod, node: str) -> None:
+        path = object_path(pods_path(victim_id.namespace), victim_id.name)
         found = self._api_server.get(path)
-        if found is None or canonical_uid(str(found["metadata"].get("uid") or "")) != victim.uid:
+        if found is None or canonical_uid(str(found["metadata"].get("uid") or "")) != victim_id.uid:
             return
         self._allow()
         try:
@@ -106,7 +106,7 @@ class Evictions:
                 raise
             return
         VICTIMS.inc()
-        self._teller.evicted(victim, found, pod, node)
+        self._teller.evicted(victim_id, found, pod, node)
 
     def _protected(self) -> list[str]:
         """Return the uids of pods that disruption budgets protect at present. Raises ApiServerError."""

@@ -23,9 +23,9 @@ class Inbox:
         if key.kind in (ObjectKind.POD, ObjectKind.POD_GROUP):
             self._updates.put((key, watched))
 
-    def finished(self, bound: BindingOutcome) -> None:
+    def finished(self, outcome: BindingOutcome) -> None:
         """Note what became of a claim."""
-        self._updates.put(bound)
+        self._updates.put(outcome)
 
     def wake(self) -> None:
         """Note that a pod that waits may fit now."""

@@ -47,7 +47,7 @@ class BindingWay(StrEnum):
 class PendingPod:
     """A pod without a node: `manifest` as Kubernetes has it, without volatile parts.
 
-    `group` is the PodGroup that it names. `shape` is equal for pods that the same nodes take. `gang` has the
+    `group_key` is the PodGroup that it names. `shape` is equal for pods that the same nodes take. `gang` has the
     gangs that are placed together, none for a pod alone. `other_gates` keep it from being placed.
     `pinned_to` is the node that its affinity names since its gate was taken away.
     """
@@ -61,7 +61,7 @@ class PendingPod:
     gang: frozenset[str]
     other_gates: tuple[str, ...]
     pinned_to: str | None = None
-    group: Key | None = None
+    group_key: Key | None = None
 
     @property
     def title(self) -> str:
@@ -110,7 +110,7 @@ def read_pending(
         id=PodId(key.namespace, key.name, watched.uid),
         manifest=manifest,
         way=way,
-        group=watched.group_key,
+        group_key=watched.group_key,
         priority=priority if isinstance(priority, int) else 0,
         created_at=str(metadata.get("creationTimestamp") or ""),
         shape=_shape(manifest, way),

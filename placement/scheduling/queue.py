@@ -103,9 +103,9 @@ class SchedulingQueue:
         """Return the uids of the pods of that name: the former one may still be here when the next one is."""
         return set(self._names.get((namespace, name), ()))
 
-    def pods_of(self, group: Key) -> list[PendingPod]:
+    def pods_of(self, group_key: Key) -> list[PendingPod]:
         """Return the pods that name a PodGroup."""
-        return [queued.pod for queued in self._entries.values() if queued.pod.group == group]
+        return [queued.pod for queued in self._entries.values() if queued.pod.group_key == group_key]
 
     def get(self, uid: str) -> QueuedPod | None:
         """Return a pod in the queue, None if it is not in the queue."""

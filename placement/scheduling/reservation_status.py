@@ -63,13 +63,13 @@ _NOTHING = StatusChanges({}, {})
 def changes(
     manifest: Mapping[str, Any],
     answer: Mapping[str, Any] | None,
-    refusal: ServiceError | None,
+    error: ServiceError | None,
     owners: Sequence[ReservationUser],
     now: datetime,
 ) -> StatusChanges:
     """Return what is to be changed in a Reservation of Kubernetes, nothing where it says all already.
 
-    `answer` is the reservation as the service has it, None if it has none; `refusal` is why it took none.
+    `answer` is the reservation as the service has it, None if it has none; `error` is why it took none.
     `owners` are the current owners that Kubernetes has on a node. A Reservation that is over stays as it is.
     One that the service has used up is over once its owner is on the node: until then the binding may fail,
     and the reservation comes back. Its members may have any type.
@@ -81,7 +81,7 @@ def changes(
     if answer is not None and answer["uid"] != canonical_uid(str(metadata.get("uid") or "")):
         # It was a former one of the name.
         answer = None
-    wanted = _unplaced(refusal) if answer is None else _placed(answer, present, owners)
+    wanted = _unplaced(error) if answer is None else _placed(answer, present, owners)
     if wanted is None:
         return _NOTHING
     annotation = None if answer is None else _cpus(answer["held"])
@@ -111,12 +111,12 @@ class _Status(NamedTuple):
     owners: Sequence[ReservationUser] = ()
 
 
-def _unplaced(refusal: ServiceError | None) -> _Status | None:
+def _unplaced(error: ServiceError | None) -> _Status | None:
     """Return the status of a reservation without a place, None if the service was not asked for one yet."""
-    if refusal is None:
+    if error is None:
         return None
-    conditions = {_SCHEDULED: ("False", _UNSCHEDULABLE, str(refusal)[:_LONGEST_MESSAGE]), _READY: None}
-    if refusal.code == EXPIRED_CODE:
+    conditions = {_SCHEDULED: ("False", _UNSCHEDULABLE, str(error)[:_LONGEST_MESSAGE]), _READY: None}
+    if error.code == EXPIRED_CODE:
         return _Status(_FAILED, None, {**conditions, _READY: ("False", _EXPIRED, "")}, {})
     return _Status(_PENDING, None, conditions, {})
 
@@ -146,24 +146,24 @@ def _cpus(held: Mapping[str, Any]) -> str | None:
     return orjson.dumps(given).decode() if given else None
 
 
-def _patch(present: Mapping[str, Any], wanted: _Status, now: datetime) -> dict[str, Any]:
+def _patch(present: Mapping[str, Any], wanted_status: _Status, now: datetime) -> dict[str, Any]:
     """Return the members in which the present status differs from the wanted one."""
     patch: dict[str, Any] = {}
-    for name, text in (("phase", wanted.phase), ("nodeName", wanted.node)):
+    for name, text in (("phase", wanted_status.phase), ("nodeName", wanted_status.node)):
         if (present.get(name) or None) != text:
             patch[name] = text
-    allocatable = wanted.allocatable or {}
+    allocatable = wanted_status.allocatable or {}
     for name, amounts in (
         ("allocatable", allocatable),
-        ("allocated", _allocated(wanted.owners, allocatable)),
+        ("allocated", _allocated(wanted_status.owners, allocatable)),
     ):
         changed = _changed_amounts(present.get(name), amounts)
         if changed:
             patch[name] = changed
-    owners = sorted((owner[:3] for owner in wanted.owners), key=lambda owner: owner[2])
+    owners = sorted((owner[:3] for owner in wanted_status.owners), key=lambda owner: owner[2])
     if _owners(present.get("currentOwners")) != owners:
         patch["currentOwners"] = [dict(zip(_OF_OWNER, owner, strict=True)) for owner in owners]
-    conditions = _conditions(present.get("conditions"), wanted.conditions, now)
+    conditions = _conditions(present.get("conditions"), wanted_status.conditions, now)
     if conditions is not None:
         patch["conditions"] = conditions
     return patch

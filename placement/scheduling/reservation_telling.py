@@ -194,18 +194,18 @@ class ReservationTeller(threading.Thread):
                 found.append(ReservationUser.of(watched.manifest, watched.node))
         return found
 
-    def _write(self, name: str, present: Mapping[str, Any], changed: StatusChanges) -> None:
+    def _write(self, name: str, present: Mapping[str, Any], status_changes: StatusChanges) -> None:
         """Write changes, which Kubernetes refuses if others changed the Reservation meanwhile.
 
         Raises ApiServerError, NotLeading.
         """
         path, metadata = object_path(_PATH, name), present["metadata"]
-        if changed.annotations:
+        if status_changes.annotations:
             self._allow()
-            body = {"metadata": {**_version(metadata), "annotations": changed.annotations}}
+            body = {"metadata": {**_version(metadata), "annotations": status_changes.annotations}}
             metadata = self._api_server.patch(path, body)["metadata"]
-        if changed.status:
-            body = {"metadata": _version(metadata), "status": changed.status}
+        if status_changes.status:
+            body = {"metadata": _version(metadata), "status": status_changes.status}
             self._allow()
             try:
                 self._api_server.patch(object_path(path, "status"), body)
@@ -215,7 +215,7 @@ class ReservationTeller(threading.Thread):
                 # The custom resource has no status of its own, or the Reservation is gone.
                 self._allow()
                 self._api_server.patch(path, body)
-        if changed:
+        if status_changes:
             WRITES.labels("reservation", "written").inc()
 
 

@@ -68,14 +68,16 @@ class PodTeller(threading.Thread):
         with self._condition:
             self._add(_event(pod, "Normal", SCHEDULED, f"Successfully assigned {pod.title} to {node}"))
 
-    def evicted(self, victim: PodId, manifest: Mapping[str, Any], preemptor: PendingPod, node: str) -> None:
+    def evicted(
+        self, victim_id: PodId, manifest: Mapping[str, Any], preemptor_pod: PendingPod, node: str
+    ) -> None:
         """Tell a pod that it goes for a more important one."""
         event = _PodEvent(
-            victim,
+            victim_id,
             manifest,
             "Normal",
             PREEMPTED,
-            f"Preempted by pod {preemptor.id.uid} on node {node}",
+            f"Preempted by pod {preemptor_pod.id.uid} on node {node}",
         )
         with self._condition:
             self._add(event)

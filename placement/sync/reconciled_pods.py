@@ -223,14 +223,14 @@ class ReconciledPods(Reconciled):
         watched = self._store.get(key)
         return watched is not None and self._own.is_binding(watched.uid)
 
-    def _confirmed(self, batch: Sequence[_SendablePod], left: Counter[str]) -> list[_SendablePod]:
+    def _confirmed(self, sendable_pods: Sequence[_SendablePod], left: Counter[str]) -> list[_SendablePod]:
         """Report pods that were bound as they were placed; return the ones that need a full report.
 
         Raises ServiceError.
         """
-        ids = [(PodId(key.namespace, key.name, watched.uid), node) for key, watched, _, node in batch]
+        ids = [(PodId(key.namespace, key.name, watched.uid), node) for key, watched, _, node in sendable_pods]
         unknown = []
-        for each, (pod, node), is_held in zip(batch, ids, self._service.confirm(ids), strict=True):
+        for each, (pod, node), is_held in zip(sendable_pods, ids, self._service.confirm(ids), strict=True):
             self._own.forget(pod.uid)
             if not is_held:
                 unknown.append(each)

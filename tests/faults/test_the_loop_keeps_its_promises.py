@@ -1,4 +1,4 @@
-"""On a real Kubernetes, each release there is: preemption, volumes and gates as docs/scheduling.md has them."""
+"""On a real Kubernetes, each release there is: preemption, volumes and gates of docs/scheduling.md."""
 
 from __future__ import annotations
 
