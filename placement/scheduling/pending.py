@@ -47,8 +47,8 @@ class BindingWay(StrEnum):
 class PendingPod:
     """A pod without a node: `manifest` as Kubernetes has it, without volatile parts.
 
-    `group_key` is the PodGroup that it names. `shape` is equal for pods that the same nodes take. `gang` has the
-    gangs that are placed together, none for a pod alone. `other_gates` keep it from being placed.
+    `group_key` is the PodGroup that it names. `shape` is equal for pods that the same nodes take. `gang` has
+    the gangs that are placed together, none for a pod alone. `other_gates` keep it from being placed.
     `pinned_to` is the node that its affinity names since its gate was taken away.
     """
 
