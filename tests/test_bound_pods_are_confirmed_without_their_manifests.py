@@ -40,11 +40,13 @@ def pod(number: int, cpu: str = "2", **given: Any) -> dict[str, Any]:
 
 
 def place(cluster: Client, *numbers: int) -> list[dict[str, Any]]:
-    """Place these pods; what is answered about each."""
+    """Place these pods; what is answered about each, but when it was claimed."""
     body = {"apiVersion": "v1", "kind": "List", "items": [pod(number) for number in numbers]}
     answer = cluster.post(PODS, body)
     assert [each["status"] for each in answer.json["pods"]] == [201] * len(numbers), answer.text
-    return [each["pod"] for each in answer.json["pods"]]
+    placed = [each["pod"] for each in answer.json["pods"]]
+    assert all(pod.pop("changed_at") for pod in placed)
+    return placed
 
 
 def bound(number: int, node: str = "n1", **members: str) -> dict[str, str]:

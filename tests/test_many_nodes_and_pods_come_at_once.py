@@ -58,7 +58,7 @@ def statuses(outcomes: list[dict[str, Any]]) -> list[int]:
 def unlike(node: dict[str, Any]) -> Any:
     """What a node shows, without what differs from import to import."""
     if isinstance(node, dict):
-        left = ("imported_at", "uuid", "cluster", "resource_provider", "consumer_uuid")
+        left = ("imported_at", "changed_at", "uuid", "cluster", "resource_provider", "consumer_uuid")
         return {key: unlike(part) for key, part in node.items() if key not in left}
     if isinstance(node, list):
         return [unlike(part) for part in node]

@@ -104,6 +104,7 @@ OTHER_SETTINGS = {
     "numaScoring": {"type": "MostAllocated", "resources": [{"name": "cpu"}]},
     "guaranteedQoS": "LS",
     "subPriorityImmutable": False,
+    "loopNodes": "marked",
 }
 
 

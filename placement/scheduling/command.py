@@ -6,7 +6,12 @@ import argparse
 
 from placement.client.arguments import argument
 from placement.client.command import ActionCommand
-from placement.sync.command import KUBERNETES_ARGUMENTS, SynchronizationParts, run_until_stopped
+from placement.sync.command import (
+    KUBERNETES_ARGUMENTS,
+    SynchronizationParts,
+    run_until_stopped,
+    serve_health_if_asked,
+)
 
 DEFAULT_SCHEDULER = "placement"
 
@@ -52,5 +57,6 @@ class ScheduleKubernetes(ActionCommand):
             parsed_args.scheduler_name or [DEFAULT_SCHEDULER],
             replaces=parsed_args.replace_refused,
         )
-        run_until_stopped(scheduling.synchronization, parsed_args, scheduling.threads)
+        serve_health_if_asked(scheduling.synchronization, parsed_args)
+        run_until_stopped(scheduling.synchronization, scheduling.threads)
         return 0

@@ -145,9 +145,10 @@ class SyncKubernetes(ActionCommand):
             parsed_args.claim_patience,
             parts.leadership,
         )
+        serve_health_if_asked(synchronization, parsed_args)
         if parsed_args.once:
             return 1 if synchronization.once() else 0
-        run_until_stopped(synchronization, parsed_args)
+        run_until_stopped(synchronization)
         return 0
 
 
@@ -178,16 +179,16 @@ class SynchronizationParts(NamedTuple):
         return cls(ServiceCluster(client, parsed_args.cluster, allow), journal, leadership)
 
 
-def run_until_stopped(
-    synchronization: Synchronization,
-    parsed_args: argparse.Namespace,
-    others: Sequence[threading.Thread] = (),
-) -> None:
-    """Synchronize until the command is stopped, with other threads beside it. Raises PlacementError."""
+def serve_health_if_asked(synchronization: Synchronization, parsed_args: argparse.Namespace) -> None:
+    """Answer with its health on the port that the arguments have, if any. Raises PlacementError."""
     from placement.sync.health import serve_health
 
     if parsed_args.health_port:
         serve_health(parsed_args.health_host, parsed_args.health_port, synchronization.progress.checks)
+
+
+def run_until_stopped(synchronization: Synchronization, others: Sequence[threading.Thread] = ()) -> None:
+    """Synchronize until the command is stopped, with other threads beside it. Raises PlacementError."""
     # SIGTERM is no failure; it ends the command as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     synchronization.forever(others)

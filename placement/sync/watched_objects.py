@@ -75,7 +75,7 @@ class WatchedObject:
 
     @property
     def pinned_to(self) -> str | None:
-        """Return the node that the loop chose for a pod whose gate it took away, None for other pods."""
+        """Return the node that the loop chose for a pod before it took its gate away, None for other pods."""
         if PINNED.encode() not in self.text:
             return None
         annotations = self.manifest["metadata"].get("annotations")
