@@ -45,6 +45,8 @@ _SERVERS_PER_HOST = 7.25
 _GPUS = 4
 _DISABLED = (17, 18, 205)
 _GIB = 1024
+# As many consumers go to the service in one call.
+_AT_ONCE = 100
 # The hosts of this zone have CPUs left and little memory.
 _FULL_ZONE, _MOST_LEFT_MB = "az2", 120 * _GIB
 _SMALLER_MB = 384 * _GIB
@@ -300,8 +302,11 @@ class Cloud:
             if name != UNNAMED:
                 send("PUT", f"/ext/v1/aggregates/{uuid_}", {"name": name})
         consumers = [*self.consumers, *self.migrations, self.on_two_hosts]
-        for consumer in tqdm(consumers, desc="consumers", unit="", disable=not shows):
-            send("PUT", f"/allocations/{consumer.uuid}", consumer.claim())
+        for start in tqdm(
+            range(0, len(consumers), _AT_ONCE), desc="consumers", unit="batch", disable=not shows
+        ):
+            some = consumers[start : start + _AT_ONCE]
+            send("POST", "/allocations", {each.uuid: each.claim() for each in some})
         for host in self.overfull:
             _lose_memory(send, host)
 

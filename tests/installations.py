@@ -140,12 +140,21 @@ class Installation:
             process.wait(PATIENCE_SECONDS)
 
 
+def _extracted(wheel: Path) -> Path:
+    """The files of a wheel, compiled once for all environments that have links."""
+    folder = wheel.parent / "extracted"
+    if not folder.exists():
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(folder)
+        subprocess.run([sys.executable, "-m", "compileall", "-q", str(folder)], check=True)
+    return folder
+
+
 def linked(folder: Path, wheel: Path, extra: str) -> Installation:
     """Make an environment of links to what is installed here; all other packages are out of its sight."""
     made, site = Installation(folder, extra), folder / "site"
     made.bin.mkdir(parents=True)
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(site)
+    shutil.copytree(_extracted(wheel), site, symlinks=True)
     for package in closure(described(wheel), extra):
         for name in {file.parts[0] for file in metadata.distribution(package).files or ()}:
             target = Path(str(metadata.distribution(package).locate_file(name)))
