@@ -72,9 +72,9 @@ announced: $(VENV)/.test
 check: lint types rooms ## The short one, before each commit: style, types, imports, and the unit tests on SQLite
 	PLACEMENT_TEST_EMBEDDED=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m 'not thorough' tests/unit
 
-# They wait more than they work: for servers to start, for leases to end. More of them at once would slow each other.
-faults: $(VENV)/.test ## Storms, kills and lost connections, two files at a time
-	$(BIN)/python -m pytest tests/faults -n 2 --dist loadfile $(SLOW)
+# They wait a third of the time: for servers to start, for leases to end. More of them at once would slow each other.
+faults: $(VENV)/.test ## Storms, kills and lost connections, three files at a time
+	$(BIN)/python -m pytest tests/faults -n 3 --dist loadfile $(SLOW)
 
 kubernetes: ## Fill build/kubernetes with the programs of a real Kubernetes for the tests (KUBERNETES_VERSION=1.35.0 for another)
 	.ci/kubernetes $(KUBERNETES) $(KUBERNETES_VERSION) $(ETCD_VERSION)

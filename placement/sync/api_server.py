@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import ssl
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -35,6 +36,7 @@ _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_FILE, AUTHORITY_FILE = f"{_ACCOUNT}/token", f"{_ACCOUNT}/ca.crt"
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 60.0
+_CREDENTIALS_SECONDS = 1.0
 _PAGE = 500
 _CHUNK_BYTES = 1 << 16
 _LONGEST_TEXT = 300
@@ -92,6 +94,7 @@ class ApiServer:
         """
         self._where = kubeconfig, context
         self._client = _client(kubeconfig, context)
+        self._headers: tuple[Any, Mapping[str, str], float] = None, {}, 0.0
 
     @property
     def _credentials(self) -> str:
@@ -225,6 +228,21 @@ class ApiServer:
             raise ApiServerError(f"{self.url} cannot be reached: {_one_line(error)}") from None
         return answer
 
+    def _credential_headers(self, client: Any) -> Mapping[str, str]:
+        """Return the headers by which this client is known, looked up once a second: it takes a while.
+
+        Looking also renews the credentials that are known to expire.
+        """
+        known, headers, until = self._headers
+        if known is not client or time.monotonic() >= until:
+            headers = {
+                setting["key"]: setting["value"]
+                for setting in client.configuration.auth_settings().values()
+                if setting["in"] == "header" and setting["value"]
+            }
+            self._headers = client, headers, time.monotonic() + _CREDENTIALS_SECONDS
+        return headers
+
     def _renew(self) -> None:
         """Make a new client. Raises ApiServerError if its files are unreadable, perhaps half written."""
         try:
@@ -240,13 +258,7 @@ class ApiServer:
         left = request_scope.remaining(silence)
         if left <= 0:
             raise ApiServerError(f"{self.url} is not asked any more: time is up")
-        # Asking for credentials also renews the ones that are known to expire.
-        headers = {
-            setting["key"]: setting["value"]
-            for setting in client.configuration.auth_settings().values()
-            if setting["in"] == "header" and setting["value"]
-        }
-        headers["Accept"] = "application/json"
+        headers = {**self._credential_headers(client), "Accept": "application/json"}
         if body is not None:
             headers["Content-Type"] = media_type
         answer: urllib3.BaseHTTPResponse = client.rest_client.pool_manager.request(
