@@ -166,6 +166,23 @@ def test_what_filter_leaves_to_kube_scheduler_is_decided_before_a_pod_is_bound(
     assert pod or bind(cluster) == ""
 
 
+@pytest.mark.parametrize("may_write", [True, False])
+def test_what_neither_scheduler_decides_becomes_an_event_where_that_is_allowed(
+    cluster, api_server, may_write
+):
+    manifest = waiting(api_server)
+    manifest["metadata"]["labels"]["quota.scheduling.koordinator.sh/name"] = "team-a"
+    # kube-scheduler decides about claims.
+    manifest["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "gpu"}]
+    api_server.put(manifest)
+    if not may_write:
+        api_server.fail_next("/events", 403)
+    assert bind(cluster) == ""
+    assert seen(api_server)["spec"]["nodeName"] == "host-0"
+    told = [(each["reason"], each["message"], each["involvedObject"]["uid"]) for each in api_server.told]
+    assert told == [("NotDecided", "not looked at: quota", "uid-web-0")] * may_write
+
+
 def test_what_cannot_be_bound_is_told_and_claims_and_writes_nothing(cluster, api_server):
     with api_server.away():
         assert "cannot be reached" in bind(cluster)
