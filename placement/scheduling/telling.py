@@ -29,7 +29,7 @@ from placement.sync.service import CONFLICT, PodId
 from placement.sync.watched_objects import Key, ObjectKind
 
 FAILED, SCHEDULED, PREEMPTED = "FailedScheduling", "Scheduled", "Preempted"
-NOT_DECIDED, REFUSED_ON_NODE = "NotDecided", "RefusedOnNode"
+REFUSED_ON_NODE = "RefusedOnNode"
 UNSCHEDULABLE, GATED = "Unschedulable", "SchedulingGated"
 _SOURCE = "events and conditions"
 _MOST_EVENTS = 5_000

@@ -21,6 +21,8 @@ from placement.sync.service import CONFLICT
 from placement.sync.watched_objects import Key, ObjectKind
 
 REASON = "PlacementRejected"
+NOT_DECIDED = "NotDecided"
+"""The reason of an Event about a pod that has its place: what it asks for that no rule looked at."""
 _COMPONENT = "placement-sync"
 _SOURCE = "events"
 # Events of objects that are in no namespace are in this one.
