@@ -94,6 +94,7 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         ),
     },
     "Operate": {
+        "demo": ("server.demonstration_command:Demonstrate", "--folder demonstration"),
         "serve": ("server.commands:Serve", "--demo"),
         "config check": ("server.check_commands:CheckConfiguration", "--config-file placement.conf"),
         "db upgrade": ("server.schema_commands:Upgrade", "--config-file placement.conf"),
@@ -110,7 +111,7 @@ COMMANDS = {
     for name, (place, example) in commands.items()
 }
 """All commands by name; a command is imported when it is wanted."""
-_LOCAL = {"serve", "config", "db", "import", "export", "verify", "completion", "help", "man"}
+_LOCAL = {"demo", "serve", "config", "db", "import", "export", "verify", "completion", "help", "man"}
 """First words of commands that are no question to one service, so the `openstack` client lacks them."""
 
 
