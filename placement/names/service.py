@@ -1,8 +1,9 @@
-"""Use cases on names that people gave: writing, listing, and reading those of what an answer shows."""
+"""Use cases on given names: writing, listing, and reading the ones that an answer needs."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Protocol
 
 from placement.engine.domain import request_scope
 from placement.engine.domain.audit import Action, TargetKind
@@ -26,6 +27,17 @@ MOST_AT_ONCE = 1000
 _TARGET = str(TargetKind.GIVEN_NAMES)
 
 
+class ConsumerRow(Protocol):
+    """A row about a consumer, with its project and its user."""
+
+    @property
+    def consumer_uuid(self) -> str: ...
+    @property
+    def project_id(self) -> str: ...
+    @property
+    def user_id(self) -> str: ...
+
+
 class GivenNames:
     """A use case that keeps the names of projects, users and consumers.
 
@@ -40,7 +52,7 @@ class GivenNames:
         self._most = most
 
     def write(self, wanted: Mapping[NameKey, str | None]) -> WrittenNames:
-        """Give names, or take those away that are None; all or nothing.
+        """Give names, or take them away where there is None; all or nothing.
 
         Raises Conflict if there were more names than a service keeps; Forbidden.
         """
@@ -102,6 +114,14 @@ class GivenNames:
                 for each in statements.names_with(connection, keys):
                     found[each.kind][each.uuid] = each.name
         return NamesById(*found.values())
+
+    def beside(self, rows: Collection[ConsumerRow]) -> NamesById:
+        """Return the names of the consumers, projects and users of some rows, in one statement."""
+        return self.of(
+            {row.project_id for row in rows},
+            {row.user_id for row in rows},
+            {row.consumer_uuid for row in rows},
+        )
 
 
 def keys_of(entries: Collection[Mapping[str, str | None]]) -> dict[NameKey, str | None]:

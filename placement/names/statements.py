@@ -36,7 +36,7 @@ def names_after(
 ) -> list[GivenName]:
     """Return the next names by id with these values in their columns.
 
-    With a `cluster` only those of consumers that hold something there, of their projects and their users.
+    With a `cluster` only names of consumers that hold something there, of their projects and their users.
     """
     statement = _columns.where(
         _names.c.id > after, *(_names.c[key] == value for key, value in filters.items())

@@ -1,4 +1,4 @@
-"""Names that people gave to projects, users and consumers, whose ids are all that OpenStack sends."""
+"""Names that were given to projects, users and consumers, as OpenStack sends their ids only."""
 
 from __future__ import annotations
 
