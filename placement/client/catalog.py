@@ -31,6 +31,7 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "host show": ("client.commands.node:ShowTree", "cloud/compute-01"),
         "host list": ("client.commands.host:ListHosts", "--cluster cloud"),
         "aggregate list": ("client.commands.aggregate:ListAggregates", "--cluster cloud"),
+        "names list": ("client.commands.names:ListNames", "--kind project"),
         "allocation list": ("client.commands.allocation:ListAllocations", "--cluster edge --limit 5"),
         "allocation show": (
             "client.commands.allocation:ShowAllocation",
@@ -49,6 +50,7 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "client.commands.aggregate:SetAggregate",
             "6d1b7a52-0f0e-4f0c-9a43-0d5f2f3f1c11 --name 'rack 12'",
         ),
+        "names load": ("client.commands.names:LoadNames", "projects.json"),
         "plan make": ("client.commands.plan:MakePlan", "empty cloud/compute-01 --save plan.json"),
         "plan show": ("client.commands.plan:ShowPlan", "plan.json"),
         "plan check": ("client.commands.plan:CheckPlan", "plan.json"),
