@@ -33,7 +33,7 @@ from placement.scheduling.tailoring import tailored
 from placement.scheduling.telling import PodTeller
 from placement.scheduling.volumes import NotDecided, Volumes
 from placement.sync.api_server import ApiServerError
-from placement.sync.events import NOT_DECIDED
+from placement.sync.event_source import NOT_DECIDED
 from placement.sync.journal import Journal
 from placement.sync.leadership import NotLeading
 from placement.sync.own_claims import SHOWN_WITHIN_SECONDS, OwnClaims

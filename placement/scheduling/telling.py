@@ -23,10 +23,9 @@ from placement.sync.api_server import (
     object_path,
     pods_path,
 )
-from placement.sync.events import EventSource, reference_of
+from placement.sync.event_source import EventSource, reference_of
 from placement.sync.journal import Journal
 from placement.sync.service import CONFLICT, PodId
-from placement.sync.watched_objects import Key, ObjectKind
 
 FAILED, SCHEDULED, PREEMPTED = "FailedScheduling", "Scheduled", "Preempted"
 REFUSED_ON_NODE = "RefusedOnNode"
@@ -153,8 +152,7 @@ class PodTeller(threading.Thread):
     def _write_event(self, event: _PodEvent) -> None:
         component = str((event.manifest.get("spec") or {}).get("schedulerName") or "placement")
         source = self._sources.setdefault(component, EventSource(self._api_server, component))
-        key = Key(ObjectKind.POD, event.pod.namespace, event.pod.name)
-        reference = reference_of(key, {"apiVersion": "v1", "kind": "Pod", **event.manifest})
+        reference = reference_of({"apiVersion": "v1", "kind": "Pod", **event.manifest})
         source.write(reference, event.reason, event.text, event.kind)
 
 

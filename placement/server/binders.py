@@ -8,8 +8,7 @@ from typing import Any
 from placement.common.pod_identity import ENDED_PHASES
 from placement.engine.domain.errors import Conflict, PlacementError, Unanswered
 from placement.sync.api_server import ALL_PODS, ApiServer, ApiServerError, object_path, pods_path, preload
-from placement.sync.events import NOT_DECIDED, EventSource, reference_of
-from placement.sync.watched_objects import Key, ObjectKind
+from placement.sync.event_source import NOT_DECIDED, EventSource, reference_of
 
 _COMPONENT = "placement-bind"
 
@@ -56,9 +55,7 @@ class ApiServerBinder:
 
     def note_undecided(self, pod: Mapping[str, Any], text: str) -> None:
         """Write an Event about what of a pod was not decided; the right to do so may be missing."""
-        metadata = pod["metadata"]
-        key = Key(ObjectKind.POD, metadata["namespace"], metadata["name"])
-        reference = reference_of(key, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
+        reference = reference_of({"apiVersion": "v1", "kind": "Pod", "metadata": pod["metadata"]})
         self._events.write(reference, NOT_DECIDED, text, "Warning")
 
 

@@ -7,11 +7,12 @@ import gc
 import logging
 import os
 import platform
+from collections.abc import Sequence
 from importlib.metadata import version as package_version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from placement import DISTRIBUTION
-from placement.client.arguments import argument, port_number, positive
+from placement.client.arguments import Argument, argument, port_number, positive
 from placement.client.command import ActionCommand
 from placement.engine.domain.errors import PlacementError
 from placement.engine.domain.identifiers import is_loopback
@@ -49,7 +50,7 @@ REMOTE = argument(
 class Serve(ActionCommand):
     """Run the service."""
 
-    arguments = (
+    arguments: ClassVar[Sequence[Argument]] = (
         *LISTENING,
         argument(
             "--auth",
