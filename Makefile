@@ -31,7 +31,7 @@ help: ## Show this list
 
 # Only files whose hashes are known are installed; the checkout itself has none. uv installs if it is on PATH.
 INSTALL := $(PYTHON) constraints/install.py
-SET_UP   = @echo "Waiting for the installation of $(1) into $(VENV), once: about two minutes with pip, half a minute with uv." \
+SET_UP   = @echo "Setting up $(VENV) once, with the packages of $(1); this may take some minutes." \
     && $(PYTHON) -m venv $(2) $(VENV) && $(INSTALL) $(VENV) $(1) && $(INSTALL) $(VENV) --checkout
 
 $(VENV)/.run: pyproject.toml constraints/build.txt constraints/run.txt
@@ -115,9 +115,9 @@ wheel: $(BUILDER)/.made ## Build the wheel of this checkout into build/wheels
 	$(BUILDER)/bin/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir build/wheels .
 	@ls build/wheels/placement_forest-*.whl
 
-image: ## Build the image placement:latest with podman, docker or buildah
-	@engine=$$(command -v podman || command -v docker || command -v buildah) || \
-	    { echo "make image: needs podman, docker or buildah, and none is installed; nothing was built" >&2; exit 1; }; \
+image: ## Build the image placement:latest with podman or docker
+	@engine=$$(command -v podman || command -v docker) || \
+	    { echo "make image: needs podman or docker, and neither is installed" >&2; exit 1; }; \
 	$$engine build -f Containerfile --build-arg VERSION=$$($(PYTHON) constraints/version.py) -t placement:latest .
 
 # In an environment of its own: what builds the site is no part of what is tested.

@@ -3,9 +3,8 @@
 PLACEMENT_TEST_KUBERNETES=DIRECTORY python -m benchmarks.kube_differential --pods 300 --seed 1
 PLACEMENT_TEST_KUBERNETES=DIRECTORY python -m benchmarks.kube_differential --release v1.36
 
-Each difference is printed with its pod and node. The tables count pairs of a pod and a node: for the preview
-of the pod as it was written; and, of nodes that kube-scheduler takes, for the extender's filter of the pod as
-Kubernetes stores it.
+Each difference is printed with its pod and node. The tables count pairs of a pod and a node, twice each: for
+the preview of the pod as it was written, and for the extender's filter of the pod as Kubernetes stores it.
 """
 
 from __future__ import annotations

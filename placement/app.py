@@ -42,7 +42,6 @@ from placement.http.strategies.keystone import Keystone
 from placement.http.strategies.noauth2 import noauth2
 from placement.http.strategies.tokens import NO_FILE, BadTokens, Tokens
 from placement.http.suggestions import StoredNames
-from placement.names import routes as given_name_routes
 from placement.planning import routes as planning_routes
 from placement.planning.capacity import Planning
 from placement.planning.capacity_watch import Watch
@@ -92,7 +91,6 @@ _BLUEPRINTS = (
     allocations_routes.listings_blueprint,
     orphan_routes.blueprint,
     audit_routes.blueprint,
-    given_name_routes.blueprint,
 )
 
 

@@ -19,7 +19,6 @@ from placement.audit.service import AuditTrail
 from placement.flavors.service import Flavors
 from placement.health import Health
 from placement.http.registry import Registry
-from placement.names.service import GivenNames
 from placement.planning.capacity import Planning
 from placement.planning.service import Plans
 from placement.pods.services.binding import Binders
@@ -55,7 +54,6 @@ def use_cases_on(
     registry = Registry()
     forest, cluster_cache, events = ForestKeeper(database), ClusterCache(database), Events(database)
     registry.add(database, forest, cluster_cache, events, AuditTrail(database), Sessions(database))
-    registry.add(GivenNames(database))
     registry.close_with(forest.close, cluster_cache.close, events.close)
     attributes = AttributeRegistry(database)
     _add_providers(registry, database)

@@ -48,12 +48,7 @@ KIND_OF = {
     },
 }
 _BUILT_IN = ("Node", "Pod", "PodGroup.scheduling.k8s.io")
-_POD_PATH = re.compile(r"/api/v1/namespaces/([^/]+)/pods(?:/([^/]+))?(/binding|/status)?")
-# Objects that are read by their names only.
-_NAMED_PATHS = {
-    "PersistentVolumeClaim": re.compile(r"/api/v1/namespaces/([^/]+)/persistentvolumeclaims/([^/]+)"),
-    "PersistentVolume": re.compile(r"/api/v1/persistentvolumes()/([^/]+)"),
-}
+_POD_PATH = re.compile(r"/api/v1/namespaces/([^/]+)/pods(?:/([^/]+))?(/binding)?")
 
 Identity = tuple[str, str, str]
 
@@ -124,11 +119,6 @@ class ApiServer:
         """An object."""
         with self.condition:
             return copy.deepcopy(self._objects.get((kind, namespace, name)))
-
-    def has(self, manifest: dict[str, Any]) -> bool:
-        """Whether there is an object of that kind and name."""
-        with self.condition:
-            return _identity(manifest) in self._objects
 
     def bookmark(self) -> None:
         """Tell every watch the present version."""
@@ -368,36 +358,6 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer(201, {"kind": "Status", "status": "Success"})
 
-    def do_PATCH(self) -> None:
-        """Merge a patch into a pod, of conditions and other lists as a whole."""
-        changes = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self._is_refused("PATCH", self.path):
-            return
-        kind, namespace, name = _meant(self.path)
-        stored = kind and name and self._cluster.get(kind, name, namespace or "")
-        if not stored:
-            self._fail(404, f'pods "{name}" not found')
-            return
-        expected = changes["metadata"].pop("resourceVersion", stored["metadata"]["resourceVersion"])
-        if expected != stored["metadata"]["resourceVersion"]:
-            self._fail(409, "the object has been modified")
-            return
-        self._cluster.writes.append(("PATCH", self.path, changes))
-        self._answer(200, self._cluster.put(_merged(stored, changes)))
-
-    def do_DELETE(self) -> None:
-        """Delete a pod at once, without its grace period."""
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if self._is_refused("DELETE", self.path):
-            return
-        kind, namespace, name = _meant(self.path)
-        if not (kind and name and self._cluster.get(kind, name, namespace or "")):
-            self._fail(404, f'pods "{name}" not found')
-            return
-        self._cluster.writes.append(("DELETE", self.path, None))
-        self._cluster.delete(kind, name, namespace or "")
-        self._answer(200, {"kind": "Status", "status": "Success"})
-
     def _is_refused(self, method: str, path: str) -> bool:
         self._cluster.calls[method, path] += 1
         if self.headers["Authorization"] != f"Bearer {self._cluster.token}":
@@ -448,9 +408,6 @@ def _meant(path: str) -> tuple[str | None, str | None, str | None]:
     pod = _POD_PATH.fullmatch(path)
     if pod:
         return "Pod", pod[1], pod[2]
-    for kind, pattern in _NAMED_PATHS.items():
-        if found := pattern.fullmatch(path):
-            return kind, found[1], found[2]
     return KIND_OF.get(path), None, None
 
 

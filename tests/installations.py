@@ -121,12 +121,12 @@ class Installation:
 
     @contextmanager
     def serving(self) -> Iterator[str]:
-        """`placement demo` at this address, ended after the block."""
+        """`placement serve --demo` at this address, ended after the block."""
         port = free_port()
         log = self.folder / "log"
         with log.open("w") as output:
             process = subprocess.Popen(
-                [str(self.bin / "placement"), *f"demo --folder var --port {port} --workers 1".split()],
+                [str(self.bin / "placement"), "serve", "--demo", "--port", str(port), "--workers", "1"],
                 cwd=self.folder,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -192,7 +192,6 @@ class Scene:
                 "GET usages of a provider": f"{place}/usages",
                 "GET aggregates": f"{place}/aggregates",
                 "GET /ext/v1/aggregates": "/ext/v1/aggregates",
-                "GET /ext/v1/names": "/ext/v1/names",
                 "GET traits of a provider": f"{place}/traits",
                 "GET allocations of a provider": f"{place}/allocations",
                 "GET /allocations/{consumer}": f"/allocations/{self.holder}",
@@ -261,10 +260,6 @@ class Scene:
                 "POST pods bound 1": (f"{_CLUSTER}/pods/bound", lambda: self.bound("few", 1)),
                 "POST pods bound 20": (f"{_CLUSTER}/pods/bound", lambda: self.bound("many", 20)),
                 "PUT /ext/v1/aggregates/{uuid}": (f"/ext/v1/aggregates/{_RACK}", lambda: {"name": "rack"}),
-                "PUT /ext/v1/names": (
-                    "/ext/v1/names",
-                    lambda: {"names": [{"kind": "consumer", "uuid": each, "name": each} for each in many]},
-                ),
                 "DELETE /resource_providers/{uuid}": leaf,
                 **self.pages(),
             }

@@ -144,9 +144,6 @@ class Kubernetes:
             raise Unanswered("the API server does not answer")
         carried_out()
 
-    def note_undecided(self, pod: Mapping[str, Any], text: str) -> None:
-        """Take an Event about a pod."""
-
     def carry_out(self) -> None:
         """Carry out one of the Bindings that were received."""
         with suppress(NotFound, Conflict):

@@ -37,7 +37,7 @@ def test_the_plugin_has_every_command_that_asks_a_service():
     local = {name for name, _ in cli.Catalog()} - {
         name.removeprefix("placement_").replace("_", " ") for name in catalog.entry_points()
     }
-    of_service = {"config check", "db check", "db upgrade", "db version", "demo", "serve"}
+    of_service = {"config check", "db check", "db upgrade", "db version", "serve"}
     assert local == {*of_service, "completion", "export", "help", "import", "man", "verify"}
 
 

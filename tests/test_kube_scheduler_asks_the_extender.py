@@ -26,7 +26,7 @@ def cluster(api: Client) -> Client:
     """A big and a small machine, and one that takes no pods."""
     cluster_of(api, "big")
     add_nodes(api, "small", rows=tuple((cpu, cpu // 2, 0, 0) for cpu in range(4)))
-    add_nodes(api, "closed", annotations={"placement/closed": "a moment"})
+    add_nodes(api, "closed", spec={"unschedulable": True})
     return api
 
 
@@ -47,7 +47,7 @@ def test_filter_with_names(cluster):
     answer = cluster.post(f"{EXTENDER}/filter", {"Pod": pod(), "Nodes": None, "NodeNames": NAMES})
     assert answer.status_code == 200
     left = {"Nodes": None, "NodeNames": ["big"], "FailedNodes": {"small": "Insufficient cpu"}, "Error": ""}
-    closed, unknown = "node(s) were closed to new pods", "placement does not know this node"
+    closed, unknown = "node(s) were unschedulable", "placement does not know this node"
     assert answer.json == {**left, "FailedAndUnresolvableNodes": {"closed": closed, "stranger": unknown}}
 
 

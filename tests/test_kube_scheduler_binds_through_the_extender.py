@@ -133,56 +133,6 @@ def test_where_there_is_no_room_nothing_is_written(cluster, api_server):
     assert bind(cluster, "host-1", "web-1") == ""
 
 
-@pytest.mark.parametrize(
-    ("node", "pod", "reason"),
-    [
-        ({"spec": {"unschedulable": True}}, {}, "node(s) were unschedulable"),
-        (
-            {"spec": {"taints": [{"key": "t", "value": "x", "effect": "NoSchedule"}]}},
-            {},
-            "node(s) had untolerated taint {t: x}",
-        ),
-        ({}, {"nodeSelector": {"disk": "fast"}}, "node(s) didn't match Pod's node affinity/selector"),
-    ],
-    ids=["cordon", "taint", "selector"],
-)
-def test_what_filter_leaves_to_kube_scheduler_is_decided_before_a_pod_is_bound(
-    cluster, api_server, node, pod, reason
-):
-    """kube-scheduler knows the node as it is now, the service as it was a moment ago."""
-    assert cluster.put(f"{CLUSTER}/nodes/host-0", node_manifests("host-0", **node)).status_code == 200
-    manifest = waiting(api_server)
-    manifest["spec"] |= pod
-    api_server.put(manifest)
-    assert fitting(cluster, manifest) == ["host-0", "host-1"]
-    args = {"Pod": manifest, "NodeNames": ["host-0", "host-1"]}
-    priorities = cluster.post(f"{CLUSTER}/extender/prioritize", args).json
-    assert len({each["Score"] for each in priorities} - {0}) == 1
-    assert reason in bind(cluster)
-    assert (claimed(cluster), api_server.writes) == ({}, [])
-    preview = cluster.post(f"{CLUSTER}/pods/preview", {"pod": manifest, "nodeNames": ["host-0"]}).json
-    assert preview["rejected"][0]["reasons"] == [reason]
-    assert cluster.put(f"{CLUSTER}/nodes/host-0", node_manifests("host-0")).status_code == 200
-    assert pod or bind(cluster) == ""
-
-
-@pytest.mark.parametrize("may_write", [True, False])
-def test_what_neither_scheduler_decides_becomes_an_event_where_that_is_allowed(
-    cluster, api_server, may_write
-):
-    manifest = waiting(api_server)
-    manifest["metadata"]["labels"]["quota.scheduling.koordinator.sh/name"] = "team-a"
-    # kube-scheduler decides about claims.
-    manifest["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "gpu"}]
-    api_server.put(manifest)
-    if not may_write:
-        api_server.fail_next("/events", 403)
-    assert bind(cluster) == ""
-    assert seen(api_server)["spec"]["nodeName"] == "host-0"
-    told = [(each["reason"], each["message"], each["involvedObject"]["uid"]) for each in api_server.told]
-    assert told == [("NotDecided", "not looked at: quota", "uid-web-0")] * may_write
-
-
 def test_what_cannot_be_bound_is_told_and_claims_and_writes_nothing(cluster, api_server):
     with api_server.away():
         assert "cannot be reached" in bind(cluster)

@@ -862,10 +862,13 @@ def test_a_pod_waits_for_a_closed_node_no_longer_because_others_ask_about_other_
     assert set(asked(api, one, "host-1", "host-2")["FailedAndUnresolvableNodes"]) == {"host-1", "host-2"}
 
 
-def test_a_pod_waits_for_no_closed_node_that_would_refuse_it_anyway(kubernetes, api, sync):
+@pytest.mark.parametrize(
+    ("cpu", "demand"), [("2", {"nodeSelector": {"disk": "fast"}}), ("64", {})], ids=["elsewhere", "too large"]
+)
+def test_a_pod_waits_for_no_closed_node_that_would_refuse_it_anyway(kubernetes, api, sync, cpu, demand):
     closed_now(kubernetes, api, "host-1")
     assert "is closed until" in asked(api, kubernetes.create_pod("new"), "host-1")["Error"]
-    answer = asked(api, kubernetes.create_pod("odd", "64"), "host-1")
+    answer = asked(api, kubernetes.create_pod("odd", cpu, **demand), "host-1")
     assert (answer["Error"], list(answer["FailedAndUnresolvableNodes"])) == ("", ["host-1"])
 
 

@@ -57,14 +57,7 @@ def test_rules_have_the_names_of_the_field():
 _READ = [
     *("/resource_providers", "/traits", "/resource_classes", "/usages?project_id=other"),
     *("/allocation_candidates?resources=VCPU:1", f"/allocations/{uuid.UUID(int=1)}"),
-    *(
-        "/ext/v1/status",
-        "/ext/v1/hosts",
-        "/ext/v1/aggregates",
-        "/ext/v1/names",
-        "/ext/v1/allocations",
-        "/ext/v1/clusters",
-    ),
+    *("/ext/v1/status", "/ext/v1/hosts", "/ext/v1/aggregates", "/ext/v1/allocations", "/ext/v1/clusters"),
     *("/ext/v1/audit", "/ext/v1/events", "/ext/v1/capacity?resources=VCPU:1"),
     *("/ui/", "/ui/map", "/ui/hosts", "/ui/consumers", "/ui/pods", "/ui/changes", "/ui/refusals"),
     *("/ui/why?query=resources%3DVCPU:1", "/ui/room?kind=flavor&vcpus=1&ram=0", "/ui/moves?goal=free&free=1"),

@@ -29,7 +29,7 @@ OF_OTHERS = {
     *("ExtenderFilterResult", "ExtenderPreemptionArgs", "ExtenderPreemptionResult"),
     *("ExtenderBindingArgs", "ExtenderBindingResult", "HostPriorityList", "MicroTime", "PodGroups"),
     *("NodePorts", "DeleteOptions", "ObjectReference", "OutOfcpu", "ElasticQuota", "DeviceShare"),
-    *("MutatingAdmissionPolicy", "NodeAffinity", "TaintToleration"),
+    "MutatingAdmissionPolicy",
 }
 ERRORS_OF_OTHERS = {
     *("ArgumentTypeError", "ClientException", "HaltServer", "HTTPException", "SSLError", "YAMLError"),

@@ -42,9 +42,6 @@ class Refusing:
         self.meanwhile()
         raise PlacementError("admission webhook denied the Binding")
 
-    def note_undecided(self, *_: object) -> None:
-        raise PlacementError("Events are forbidden")
-
 
 @pytest.fixture
 def kubernetes() -> Refusing:

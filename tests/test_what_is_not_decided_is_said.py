@@ -42,21 +42,6 @@ CASES = {
         changed(schedulingGates=[{"name": "kueue.x-k8s.io/admission"}]),
         "/spec/schedulingGates",
     ),
-    "node preference": (
-        changed(
-            affinity={
-                "nodeAffinity": {
-                    "preferredDuringSchedulingIgnoredDuringExecution": [
-                        {
-                            "weight": 1,
-                            "preference": {"matchExpressions": [{"key": "a", "operator": "Exists"}]},
-                        }
-                    ]
-                }
-            }
-        ),
-        "/spec/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution",
-    ),
     "scheduling group": (changed(schedulingGroup={"podGroupName": "web"}), "/spec/schedulingGroup"),
     "quota": (
         labelled("quota.scheduling.koordinator.sh/name", "team-a"),

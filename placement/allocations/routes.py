@@ -29,7 +29,6 @@ from placement.http.context import component, service
 from placement.http.gate import route
 from placement.http.schemas import Mapping, Object, dump
 from placement.http.targets import cluster_of_query
-from placement.names.service import GivenNames
 from placement.providers.schemas import ProviderAllocationsSchema, inventory_from
 
 allocations_blueprint = Blueprint("allocations", __name__)
@@ -273,8 +272,7 @@ def allocations() -> Response:
         resource_class=query_strings.single(given, "resource_class"),
     )
     page = service(Listings).allocations(filter_, _uuid(given, "after"), query_strings.page_size(given))
-    names = service(GivenNames).beside(page[0])
-    return json_response(dump(schemas.ConsumerPageSchema, page, context=names))
+    return json_response(dump(schemas.ConsumerPageSchema, page))
 
 
 @_listing(

@@ -257,19 +257,6 @@ class ListedConsumerSchema(fields.AnswerSchema):
     consumer_type = fields.String(source=lambda rows: rows[0].consumer_type or UNKNOWN_CONSUMER_TYPE)
     project_id = fields.String(source=lambda rows: rows[0].project_id)
     user_id = fields.String(source=lambda rows: rows[0].user_id)
-    # The context are the names that were given to them.
-    consumer_name = fields.String(
-        metadata=fields.OPTIONAL,
-        source=fields.InContext(lambda rows, names: names.consumers.get(rows[0].consumer_uuid)),
-    )
-    project_name = fields.String(
-        metadata=fields.OPTIONAL,
-        source=fields.InContext(lambda rows, names: names.projects.get(rows[0].project_id)),
-    )
-    user_name = fields.String(
-        metadata=fields.OPTIONAL,
-        source=fields.InContext(lambda rows, names: names.users.get(rows[0].user_id)),
-    )
     dedicated_cpus = fields.String(metadata=fields.OPTIONAL, source=lambda rows: rows[0].dedicated_cpus)
     created_at = fields.String(nullable=True, source=lambda rows: moment(rows[0].created_at))
     changed_at = fields.String(nullable=True, source=lambda rows: moment(rows[0].changed_at))

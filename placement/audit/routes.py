@@ -14,7 +14,7 @@ from flask import Blueprint, Response, request
 from marshmallow import missing
 
 from placement.audit.events import Events, News
-from placement.audit.service import AuditTrail, names_in
+from placement.audit.service import AuditTrail
 from placement.common.clock import utcnow
 from placement.common.microversions import NEWEST
 from placement.common.moments import FORMS, moment_of
@@ -30,7 +30,6 @@ from placement.http.context import current, service
 from placement.http.errors import HttpError
 from placement.http.gate import route
 from placement.http.operations import ByMediaType, Content, Operation, Parameter, names_of
-from placement.names.service import GivenNames
 
 _SERVICE = "service/placement"
 _USER = "service/security/account/user"
@@ -69,16 +68,7 @@ class InitiatorSchema(fields.AnswerSchema):
     id = fields.String(
         nullable=True, source=lambda record: record.user_id if record.request_id else "placement"
     )
-    # The context are the names that were given to users, projects and consumers.
-    name = fields.String(
-        metadata=fields.OPTIONAL,
-        source=fields.InContext(lambda record, names: names.users.get(record.user_id)),
-    )
     project_id = fields.String(nullable=True, metadata=fields.OPTIONAL, source=_of_caller("project_id"))
-    project_name = fields.String(
-        metadata=fields.OPTIONAL,
-        source=fields.InContext(lambda record, names: names.projects.get(record.project_id)),
-    )
     roles = fields.texts(metadata=fields.OPTIONAL, source=_roles)
     host = fields.Object(
         HostSchema, metadata=fields.OPTIONAL, source=lambda record: record if record.request_id else None
@@ -94,10 +84,6 @@ class TargetSchema(fields.AnswerSchema):
 
     typeURI = fields.String(source=lambda record: f"{_SERVICE}/{record.kind}")
     id = fields.String(source="target")
-    name = fields.String(
-        metadata=fields.OPTIONAL,
-        source=fields.InContext(lambda record, names: names.consumers.get(record.target)),
-    )
 
 
 class ObserverSchema(fields.AnswerSchema):
@@ -245,8 +231,7 @@ def audit() -> Response:
     # The newest come first: the first page has nothing before it.
     before = query_strings.page_start(given, "marker", query_strings.LARGEST_LONG_ID) or None
     page = service(AuditTrail).listed(filter_, before, query_strings.page_size(given))
-    names = names_in(page[0], service(GivenNames))
-    return json_response(fields.dump(AuditEventsSchema, (*page, targets), context=names))
+    return json_response(fields.dump(AuditEventsSchema, (*page, targets)))
 
 
 @route(

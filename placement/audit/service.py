@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from functools import cache
 from itertools import groupby
@@ -19,8 +19,6 @@ from placement.engine.domain.audit import (
     TargetKind,
 )
 from placement.engine.domain.errors import parameter
-from placement.engine.domain.given_names import NamesById
-from placement.names.service import GivenNames
 from placement.storage import tables
 from placement.storage.backends.backend import Backend
 from placement.storage.database import Database
@@ -107,15 +105,6 @@ def _described(rows: Iterable[Any]) -> Iterator[DescribedRecord]:
         target, before, after = named.values()
         names = (next(iter(target), None), tuple(before), tuple(after))
         yield DescribedRecord._make((*alike[0][: len(_DESCRIBED)], *names))
-
-
-def names_in(records: Collection[StoredRecord | DescribedRecord], given_names: GivenNames) -> NamesById:
-    """Return the names of the users and projects of some records, and of their consumers."""
-    return given_names.of(
-        {each.project_id for each in records},
-        {each.user_id for each in records},
-        {each.target for each in records if each.kind == TargetKind.ALLOCATIONS},
-    )
 
 
 class AuditTrail:

@@ -31,7 +31,6 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "host show": ("client.commands.node:ShowTree", "cloud/compute-01"),
         "host list": ("client.commands.host:ListHosts", "--cluster cloud"),
         "aggregate list": ("client.commands.aggregate:ListAggregates", "--cluster cloud"),
-        "names list": ("client.commands.names:ListNames", "--kind project"),
         "allocation list": ("client.commands.allocation:ListAllocations", "--cluster edge --limit 5"),
         "allocation show": (
             "client.commands.allocation:ShowAllocation",
@@ -50,7 +49,6 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "client.commands.aggregate:SetAggregate",
             "6d1b7a52-0f0e-4f0c-9a43-0d5f2f3f1c11 --name 'rack 12'",
         ),
-        "names load": ("client.commands.names:LoadNames", "projects.json"),
         "plan make": ("client.commands.plan:MakePlan", "empty cloud/compute-01 --save plan.json"),
         "plan show": ("client.commands.plan:ShowPlan", "plan.json"),
         "plan check": ("client.commands.plan:CheckPlan", "plan.json"),
@@ -96,7 +94,6 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         ),
     },
     "Operate": {
-        "demo": ("server.demonstration_command:Demonstrate", "--folder demonstration"),
         "serve": ("server.commands:Serve", "--demo"),
         "config check": ("server.check_commands:CheckConfiguration", "--config-file placement.conf"),
         "db upgrade": ("server.schema_commands:Upgrade", "--config-file placement.conf"),
@@ -113,7 +110,7 @@ COMMANDS = {
     for name, (place, example) in commands.items()
 }
 """All commands by name; a command is imported when it is wanted."""
-_LOCAL = {"demo", "serve", "config", "db", "import", "export", "verify", "completion", "help", "man"}
+_LOCAL = {"serve", "config", "db", "import", "export", "verify", "completion", "help", "man"}
 """First words of commands that are no question to one service, so the `openstack` client lacks them."""
 
 

@@ -30,15 +30,9 @@ def lines(texts: Sequence[str]) -> TextCell:
     return TextCell(texts, texts)
 
 
-def owner(text: str | None, *, whole: bool, name: str | None = None) -> TextCell:
-    """Return a cell of a project, user or consumer by its id: people see the name or the first digits.
-
-    The `whole` id stands behind a name.
-    """
-    if text is None:
-        return TextCell(text, ())
-    digits = text if whole else short_id(text)
-    return TextCell(text, (f"{name} ({text})" if name and whole else name or digits,))
+def owner(text: str | None, *, whole: bool) -> TextCell:
+    """Return a cell of a project or user; of an id people see the first digits, or the `whole`."""
+    return TextCell(text, () if text is None else (text if whole else short_id(text),))
 
 
 def amounts(by_class: Mapping[str, int]) -> TextCell:

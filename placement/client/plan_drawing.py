@@ -18,7 +18,7 @@ def draw_plan(plan: Mapping[str, Any], stdout: TextIO) -> Iterator[str]:
     if any(move["kind"] == "guessed" for move in plan["moves"]):
         yield GUESSED_MOVES
     for each in plan["left"]:
-        yield f"stays {name_mover(each, plan.get('names', {}))}: {each['why']}"
+        yield f"stays {name_mover(each)}: {each['why']}"
     # Plans that older releases wrote count no watched kinds.
     for each in plan.get("watched", ()):
         before, after = (_count(each[moment]) for moment in ("before", "after"))
@@ -72,7 +72,7 @@ def list_moves(plan: Mapping[str, Any]) -> Iterator[NumberedMove]:
     for number, move in enumerate(plan["moves"], start=1):
         before, after = move["from_host"], move["to_host"]
         names = hosts.get(before) or before, hosts.get(after) or after
-        yield NumberedMove(number, move, name_mover(move, plan.get("names", {})), *names)
+        yield NumberedMove(number, move, name_mover(move), *names)
 
 
 def summary(plan: Mapping[str, Any]) -> str:
@@ -108,9 +108,7 @@ def _out_of_reach(plan: Mapping[str, Any]) -> str:
     return f"{certain}: {plan['why']}" if plan.get("why") else certain
 
 
-def name_mover(move: Mapping[str, Any], names: Mapping[str, str]) -> str:
-    """Return the name of the pod that is moved or stays, or the uuid of another consumer behind its name."""
-    pod, uuid = move.get("pod"), str(move["consumer"])
-    if pod is not None:
-        return f"{pod['namespace']}/{pod['name']}"
-    return f"{names[uuid]} ({uuid})" if uuid in names else uuid
+def name_mover(move: Mapping[str, Any]) -> str:
+    """Return the name of the pod that is moved or stays, or the uuid of another consumer."""
+    pod = move.get("pod")
+    return str(move["consumer"]) if pod is None else f"{pod['namespace']}/{pod['name']}"

@@ -93,8 +93,6 @@ _RULES: dict[str, tuple[str, ...]] = {
     "resource_providers:aggregates:update": ("Replace aggregates.", f"PUT {_PROVIDER}/aggregates"),
     "aggregates:list": ("List aggregates and their names.", "GET /ext/v1/aggregates"),
     "aggregates:update": ("Name an aggregate.", "PUT /ext/v1/aggregates/{uuid}"),
-    "names:list": ("List the names of projects, users and consumers.", "GET /ext/v1/names"),
-    "names:update": ("Name projects, users and consumers.", "PUT /ext/v1/names"),
     "resource_providers:usages": ("Show the usages of a provider.", f"GET {_PROVIDER}/usages"),
     "resource_providers:allocations:list": (
         "List the allocations on a provider.",

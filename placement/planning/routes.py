@@ -13,7 +13,6 @@ from placement.allocations.candidate_query import world_of
 from placement.common.documents import manifest_of_kind
 from placement.common.microversions import NEWEST
 from placement.engine.domain.errors import BODY, BadRequest, RequestPlace, parameter
-from placement.engine.domain.given_names import NamesById
 from placement.engine.domain.groups import CandidateQuery
 from placement.http.answers import json_response
 from placement.http.bodies import parameters, validated
@@ -24,7 +23,6 @@ from placement.http.query_grammar import CLOSED, OF_ALL, OWN, PARAMETERS, SPLITS
 from placement.http.query_strings import Parameters, read, single
 from placement.http.schemas import dump
 from placement.http.targets import cluster_of_body, cluster_of_query
-from placement.names.service import GivenNames
 from placement.planning import plans, schemas
 from placement.planning.capacity import BY, BY_CLUSTER, Planning, Question, RequestKind
 from placement.planning.limits import USUAL_MOVES, AtMost, PlanLimits
@@ -239,14 +237,7 @@ _PLANS_RULE = "placement:plans:make"
 def make() -> Response:
     """Return an ordered list of moves after which requests fit, hosts are empty, or less is stranded."""
     plan = service(Plans).make(plan_of_body(validated()), component(plans.PlanSettings))
-    return json_response(dump(schemas.PlanShownSchema, plan, context=names_of_movers(plan)))
-
-
-def names_of_movers(plan: plans.Plan) -> NamesById:
-    """Return the names of the consumers of a plan: of all that are moved or stay, and are no pods."""
-    moved = {each.consumer for each in plan.moves if each.pod is None}
-    staying = {each.consumer for each in plan.left if each.pod is None}
-    return service(GivenNames).of(consumers=moved | staying)
+    return json_response(dump(schemas.PlanShownSchema, plan))
 
 
 @route(

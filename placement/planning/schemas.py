@@ -230,13 +230,6 @@ class PlanShownSchema(fields.AnswerSchema):
     stranded = fields.Mapping(fields.NAME, fields.Object(StrandedShownSchema))
     hosts = fields.Sequence(fields.Object(HostShownSchema))
     watched = fields.Sequence(fields.Object(WatchedShownSchema))
-    # The names of consumers that are moved or stay, as far as they have some.
-    names = fields.Mapping(
-        fields.UUID,
-        fields.String(),
-        metadata=fields.OPTIONAL,
-        source=fields.InContext(lambda _, names: names.consumers or None),
-    )
 
 
 class CheckedShownSchema(fields.AnswerSchema):

@@ -20,7 +20,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from placement.client.client import ServiceError
-from placement.pods.manifests.undecided import note_on_undecided
 from placement.scheduling import figures
 from placement.scheduling.binder import BindingOutcome, BindingResult, PodBinder, PodClaim
 from placement.scheduling.evictions import Evictions
@@ -30,10 +29,9 @@ from placement.scheduling.pinned import PinnedPods
 from placement.scheduling.queue import QUARANTINE_SECONDS, QueuedPod, QueueState, SchedulingQueue
 from placement.scheduling.rivals import Rivals
 from placement.scheduling.tailoring import tailored
-from placement.scheduling.telling import PodTeller
+from placement.scheduling.telling import NOT_DECIDED, PodTeller
 from placement.scheduling.volumes import NotDecided, Volumes
 from placement.sync.api_server import ApiServerError
-from placement.sync.event_source import NOT_DECIDED
 from placement.sync.journal import Journal
 from placement.sync.leadership import NotLeading
 from placement.sync.own_claims import SHOWN_WITHIN_SECONDS, OwnClaims
@@ -361,11 +359,9 @@ class SchedulingLoop(threading.Thread):
         self._queue.placed(queued)
         claim = PodClaim(queued.pod, placed["node"], placed["annotations"], placed.get("changed_at") or "")
         self._own.begins(queued.pod.id.uid)
-        kinds = [str(each["what"]) for each in placed.get("undecided") or ()]
-        is_gated = queued.pod.way is BindingWay.GATE
-        note = note_on_undecided(kinds, beside_kube_scheduler=is_gated)
-        if note:
-            self._teller.notes(queued.pod, NOT_DECIDED, note)
+        undecided = ", ".join(dict.fromkeys(str(each["what"]) for each in placed.get("undecided") or ()))
+        if undecided and queued.pod.way is BindingWay.BINDING:
+            self._teller.notes(queued.pod, NOT_DECIDED, f"not looked at: {undecided}")
         self._binder.bind(claim)
 
     def _give_back(self, queued: QueuedPod, placed: Mapping[str, Any]) -> None:

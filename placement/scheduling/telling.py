@@ -23,12 +23,13 @@ from placement.sync.api_server import (
     object_path,
     pods_path,
 )
-from placement.sync.event_source import EventSource, reference_of
+from placement.sync.events import EventSource, reference_of
 from placement.sync.journal import Journal
 from placement.sync.service import CONFLICT, PodId
+from placement.sync.watched_objects import Key, ObjectKind
 
 FAILED, SCHEDULED, PREEMPTED = "FailedScheduling", "Scheduled", "Preempted"
-REFUSED_ON_NODE = "RefusedOnNode"
+NOT_DECIDED, REFUSED_ON_NODE = "NotDecided", "RefusedOnNode"
 UNSCHEDULABLE, GATED = "Unschedulable", "SchedulingGated"
 _SOURCE = "events and conditions"
 _MOST_EVENTS = 5_000
@@ -152,7 +153,8 @@ class PodTeller(threading.Thread):
     def _write_event(self, event: _PodEvent) -> None:
         component = str((event.manifest.get("spec") or {}).get("schedulerName") or "placement")
         source = self._sources.setdefault(component, EventSource(self._api_server, component))
-        reference = reference_of({"apiVersion": "v1", "kind": "Pod", **event.manifest})
+        key = Key(ObjectKind.POD, event.pod.namespace, event.pod.name)
+        reference = reference_of(key, {"apiVersion": "v1", "kind": "Pod", **event.manifest})
         source.write(reference, event.reason, event.text, event.kind)
 
 

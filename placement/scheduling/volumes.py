@@ -14,8 +14,6 @@ from placement.sync.api_server import CORE, ApiServer, object_path
 # Where these are asked for, a node that seems right may be wrong. Other undecided things are noted.
 _REFUSED = frozenset({"resource claim", "GPU share"})
 
-_NOT_HERE = "is not decided by this scheduler"
-
 
 class NotDecided(Exception):
     """The pod asks for something that the loop does not decide, or cannot yet."""
@@ -41,7 +39,7 @@ class Volumes:
                 if terms:
                     found.append(terms)
             elif volume.get("ephemeral") is not None:
-                raise NotDecided(_text(f"where the ephemeral volume {volume.get('name')} will be"))
+                raise NotDecided(_text(f"the claim of the ephemeral volume {volume.get('name')}"))
         return found
 
     def _terms(self, namespace: str, name: str) -> Sequence[SelectorTerm]:
@@ -52,7 +50,7 @@ class Volumes:
             raise NotDecided(f'persistentvolumeclaim "{name}" not found')
         volume_name = (claim.get("spec") or {}).get("volumeName")
         if not volume_name or (claim.get("status") or {}).get("phase") != "Bound":
-            raise NotDecided(_text(f'where the volume of persistentvolumeclaim "{name}" will be'))
+            raise NotDecided(_text(f'the persistentvolumeclaim "{name}", which is not bound'))
         volume = self._api_server.get(object_path(f"{CORE}/persistentvolumes", volume_name))
         if volume is None:
             raise NotDecided(f'persistentvolume "{volume_name}" not found')
@@ -65,12 +63,11 @@ def _refuse_undecided(manifest: Mapping[str, Any]) -> None:
     for kind in UNDECIDED:
         if kind.what in _REFUSED:
             for each in kind.fields(root):
-                what = f"the {kind.what} in {each.place.field}"
-                raise NotDecided(_text(what) if kind.by_kube_scheduler else f"{what} {_NOT_HERE}")
+                raise NotDecided(_text(f"the {kind.what} in {each.place.field}"))
 
 
 def _text(what: str) -> str:
     return (
-        f"{what} {_NOT_HERE}: with the scheduling gate {CHOOSE_GATE} and "
+        f"{what} is not decided by this scheduler: with the scheduling gate {CHOOSE_GATE} and "
         "the default scheduler the pod gets its CPUs here, and the rest there"
     )

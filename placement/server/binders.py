@@ -8,9 +8,6 @@ from typing import Any
 from placement.common.pod_identity import ENDED_PHASES
 from placement.engine.domain.errors import Conflict, PlacementError, Unanswered
 from placement.sync.api_server import ALL_PODS, ApiServer, ApiServerError, object_path, pods_path, preload
-from placement.sync.event_source import NOT_DECIDED, EventSource, reference_of
-
-_COMPONENT = "placement-bind"
 
 
 class ApiServerBinder:
@@ -18,7 +15,6 @@ class ApiServerBinder:
 
     def __init__(self, api_server: ApiServer) -> None:
         self._api_server = api_server
-        self._events = EventSource(api_server, _COMPONENT)
 
     def pod(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         """Return the pod, or None if there is none."""
@@ -52,11 +48,6 @@ class ApiServerBinder:
                 raise Unanswered(str(error)) from error
             # The pod is gone, say: no failure of this service, nor of Kubernetes.
             raise Conflict(str(error)) from error
-
-    def note_undecided(self, pod: Mapping[str, Any], text: str) -> None:
-        """Write an Event about what of a pod was not decided; the right to do so may be missing."""
-        reference = reference_of({"apiVersion": "v1", "kind": "Pod", "metadata": pod["metadata"]})
-        self._events.write(reference, NOT_DECIDED, text, "Warning")
 
 
 class KubeconfigBinders:

@@ -7,12 +7,11 @@ import gc
 import logging
 import os
 import platform
-from collections.abc import Sequence
 from importlib.metadata import version as package_version
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from placement import DISTRIBUTION
-from placement.client.arguments import Argument, argument, port_number, positive
+from placement.client.arguments import argument, port_number, positive
 from placement.client.command import ActionCommand
 from placement.engine.domain.errors import PlacementError
 from placement.engine.domain.identifiers import is_loopback
@@ -30,28 +29,19 @@ _EVERYBODY = (
     "[api] auth_strategy is noauth2, so every caller on this machine is believed, and the user admin may "
     "do everything. For development only."
 )
-LISTENING = (
-    argument("--host", default=_HOST, help="address to listen on (default %(default)s)"),
-    argument("--port", type=port_number, default=_PORT, help="port to listen on (default %(default)s)"),
-    argument(
-        "--workers",
-        type=positive,
-        help="worker processes (default as many as there are cores, at most four)",
-    ),
-)
-"""The options that say where the service listens, and with how many processes."""
-REMOTE = argument(
-    "--allow-remote-noauth",
-    action="store_true",
-    help="also believe callers on other machines, and listen beyond loopback",
-)
 
 
 class Serve(ActionCommand):
     """Run the service."""
 
-    arguments: ClassVar[Sequence[Argument]] = (
-        *LISTENING,
+    arguments = (
+        argument("--host", default=_HOST, help="address to listen on (default %(default)s)"),
+        argument("--port", type=port_number, default=_PORT, help="port to listen on (default %(default)s)"),
+        argument(
+            "--workers",
+            type=positive,
+            help="worker processes (default as many as there are cores, at most four)",
+        ),
         argument(
             "--auth",
             choices=("keystone", "token", _BELIEVING),
@@ -64,7 +54,11 @@ class Serve(ActionCommand):
             help="load the example clusters into an empty database, and believe every caller on this machine "
             "unless something else is configured",
         ),
-        REMOTE,
+        argument(
+            "--allow-remote-noauth",
+            action="store_true",
+            help="also believe callers on other machines, and listen beyond loopback",
+        ),
         argument(
             "--tls-cert", metavar="FILE", help="speak TLS with this certificate, before any configuration"
         ),
@@ -76,8 +70,6 @@ class Serve(ActionCommand):
         ),
         *OPTIONS,
     )
-    is_temporary = False
-    """Whether the data goes when the command ends."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Make the database ready and serve until stopped."""
@@ -124,14 +116,7 @@ class Serve(ActionCommand):
         def greet() -> None:
             if loaded.api.auth_strategy == _BELIEVING:
                 print(_EVERYBODY)
-            demonstration.greet(
-                host,
-                port,
-                url,
-                with_examples=parsed_args.demo,
-                encrypted=tls is not None,
-                is_temporary=self.is_temporary,
-            )
+            demonstration.greet(host, port, url, with_examples=parsed_args.demo, encrypted=tls is not None)
 
         Server(listener, workers, lambda: settings.limits_of(prepare()), greet, tls).run()
 

@@ -131,7 +131,7 @@ _GREETING = """
 Placement listens on {address}
   database: {connection}
   to look at: {address}/ui/
-  stop with Ctrl-C; {data}
+  stop with Ctrl-C; the data stays{anew}
 """
 _REQUEST = (
     "cluster=edge",
@@ -173,28 +173,15 @@ The same over HTTP:
 
    curl -s -H 'X-Auth-Token: admin' -X DELETE {address}/allocations/{consumer}
 """
-_REMOVED = "the data goes then; `placement demo --folder DIRECTORY` keeps it"
-# Where a service that listens on all addresses is reached from this machine.
-_REACHED = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 _CONSUMER = "3f0c8a52-7a3c-4c56-9d6b-0a8b2f1e5d11"
 
 
-def greet(
-    host: str,
-    port: int,
-    connection: str,
-    *,
-    with_examples: bool,
-    encrypted: bool = False,
-    is_temporary: bool = False,
-) -> None:
+def greet(host: str, port: int, connection: str, *, with_examples: bool, encrypted: bool = False) -> None:
     """Print the address and, with the examples, calls to paste; repeating them changes nothing more."""
     scheme = "https" if encrypted else "http"
-    host = _REACHED.get(host, host)
     address = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
     anew = "; `rm -r var` starts afresh" if connection == DEMONSTRATION else ""
-    data = _REMOVED if is_temporary else f"the data stays{anew}"
-    print(_GREETING.format(address=address, connection=shown(connection), data=data), flush=True)
+    print(_GREETING.format(address=address, connection=shown(connection), anew=anew), flush=True)
     if with_examples:
         calls = {"request": " ".join(_REQUEST), "query": "&".join(_REQUEST), "consumer": _CONSUMER}
         print(_CALLS.format(address=address, folder=Path(sys.executable).parent, **calls), flush=True)

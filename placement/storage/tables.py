@@ -341,20 +341,6 @@ use_samples = sa.Table(
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
 
-# What people call projects, users and consumers (placement.names); the ids are those of the consumers.
-given_names = sa.Table(
-    "given_names",
-    metadata,
-    _id(),
-    sa.Column("kind", sa.String(16), nullable=False),
-    sa.Column("uuid", sa.Unicode(255), nullable=False),
-    sa.Column("name", sa.Unicode(255), nullable=False, index=True),
-    sa.Column("written_by", sa.Unicode(255)),
-    sa.Column("written_at", sa.DateTime, nullable=False),
-    # A name is looked up by the id, most often.
-    sa.UniqueConstraint("uuid", "kind"),
-)
-
 # The callers that are signed in to the pages (placement.sessions).
 sessions = sa.Table(
     "sessions",

@@ -26,7 +26,7 @@ from placement.providers.fleet import FleetSnapshot, Hosts, Overfull
 from placement.web.answers import HTML, choices, marker, refuse_others, same_page, shown, wanted
 from placement.web.callers import caller_clusters, clusters, may
 from placement.web.differences import differences, providers_in
-from placement.web.records import named_rows
+from placement.web.records import rows_of
 from placement.web.requests import answered
 from placement.web.templating import page
 
@@ -117,7 +117,7 @@ def _changes() -> Response:
         "changes.html",
         {},
         ((), ()),
-        changes=named_rows(described),
+        changes=rows_of(described),
         given={**given, "targets": called},
         kinds=_KINDS,
         following=None if following is None else same_page(marker=following),
@@ -147,7 +147,7 @@ def _change(text: str) -> Response:
         "change.html",
         document,
         (_COLUMNS, [[document[name] for name in _COLUMNS]]),
-        changes=named_rows(described),
+        changes=rows_of(described),
         change=document,
         differences=differences(before, after, places),
     )

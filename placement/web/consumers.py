@@ -22,7 +22,6 @@ from placement.engine.domain.identifiers import normalize_uuid
 from placement.http.context import service
 from placement.http.schemas import dump
 from placement.http.targets import cluster_of_query
-from placement.names.service import GivenNames
 from placement.pods.schemas import PodSchema, PodsSchema
 from placement.pods.services.finder import Finder
 from placement.pods.services.pods import Pods
@@ -46,7 +45,7 @@ from placement.web.changes import history_of
 from placement.web.host_boxes import HostDrawing
 from placement.web.host_drawing import OwnerSigns, drawing_of
 from placement.web.hosts import seen
-from placement.web.records import named_rows, since_and_last
+from placement.web.records import rows_of, since_and_last
 from placement.web.templating import escaped, page
 
 _PAGE = 50
@@ -78,26 +77,23 @@ def _consumers() -> Response:
     if after is not None and normalize_uuid(after) is None:
         raise BadRequest("must be the uuid that the page before ends with", place=parameter("after"))
     if wanted() != HTML:
-        listed = service(Listings).allocations(filter_, after, _PAGE)
-        document = dump(ConsumerPageSchema, listed, context=service(GivenNames).beside(listed[0]))
+        document = dump(ConsumerPageSchema, service(Listings).allocations(filter_, after, _PAGE))
         return shown("consumers.html", document, lambda: _held_table(document))
     sums, following = service(Listings).consumers(filter_, after, _PAGE)
     held: dict[str, dict[str, int]] = {}
     hosts: dict[str, dict[str, str]] = {}
     counts: Counter[str] = Counter()
     owners = {}
-    pods = _names_of_pods({row.consumer_uuid for row in sums}, given["cluster"])
-    names = service(GivenNames).beside(sums)
+    names = _names_of_pods({row.consumer_uuid for row in sums}, given["cluster"])
     for row in sums:
         held.setdefault(row.consumer_uuid, {})[row.class_name] = row.amount
         kind = row.consumer_type or UNKNOWN_CONSUMER_TYPE
         hosts.setdefault(row.consumer_uuid, {}).update((row.first_host, row.last_host))
         counts[row.consumer_uuid] = max(counts[row.consumer_uuid], row.hosts)
-        name = pods.get(row.consumer_uuid) or names.consumers.get(row.consumer_uuid)
+        name = names.get(row.consumer_uuid) or consumer_title(row.consumer_type, row.consumer_uuid)
         owners[row.consumer_uuid] = (
-            *(row.consumer_uuid, kind, name or consumer_title(row.consumer_type, row.consumer_uuid)),
-            *(row.project_id, names.projects.get(row.project_id) or short_id(row.project_id)),
-            *(row.user_id, names.users.get(row.user_id) or short_id(row.user_id)),
+            *(row.consumer_uuid, kind, name),
+            *(row.project_id, short_id(row.project_id), row.user_id, short_id(row.user_id)),
         )
     amounts = [
         (_links(hosts[uuid], counts[uuid]), units.summary(held[uuid]), units.pairs(held[uuid]))
@@ -135,8 +131,7 @@ def _name(holder: Mapping[str, Any] | None) -> str:
     if holder is None:
         return ""
     uuid = holder["consumer_uuid"]
-    name = _names_of_pods([uuid]).get(uuid) or holder.get("consumer_name")
-    return name or consumer_title(holder["consumer_type"], uuid)
+    return _names_of_pods([uuid]).get(uuid) or consumer_title(holder["consumer_type"], uuid)
 
 
 def _held_table(document: dict[str, Any]) -> Any:
@@ -156,8 +151,7 @@ def _consumer(uuid: str) -> Response:
     if normal is None:
         raise NotFound(f"{uuid} is not a UUID; search for a name above.")
     page_of_one = service(Listings).allocations(AllocationFilter(consumer_uuid=normal), None, 1)
-    names = service(GivenNames).beside(page_of_one[0])
-    document = dump(ConsumerPageSchema, page_of_one, context=names)
+    document = dump(ConsumerPageSchema, page_of_one)
     history = history_of(AuditFilter(consumer_id=normal))
     if not document["consumers"] and not history:
         raise NotFound(f"Consumer {normal} holds nothing (any more).")
@@ -172,7 +166,7 @@ def _consumer(uuid: str) -> Response:
         uuid=normal,
         holder=holder,
         name=_name(holder),
-        changes=None if history is None else named_rows(history),
+        changes=None if history is None else rows_of(history),
         records=since_and_last(history or ()),
         held=units.summary(units.summed(each["resources"] for each in holder["allocations"].values()))
         if holder
@@ -252,7 +246,7 @@ def _pod(cluster: str, namespace: str, name: str) -> Response:
         document,
         (_POD, [[document[column] for column in _POD]]),
         pod=document,
-        changes=None if history is None else named_rows(history),
+        changes=None if history is None else rows_of(history),
         records=since_and_last(history or ()),
         drawn=_drawn(places, document["consumer_uuid"]),
         sees_consumers=may("allocations:list"),

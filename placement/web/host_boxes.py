@@ -42,8 +42,6 @@ def plain(drawing: HostDrawing) -> dict[str, Any]:
                 "title": owner.title,
                 "project_id": owner.project,
                 "user_id": owner.user,
-                **({"project_name": owner.project_name} if owner.project_name else {}),
-                **({"user_name": owner.user_name} if owner.user_name else {}),
                 "kind": owner.kind,
                 "cpus": owner.cpus,
                 "amounts": owner.amounts,
@@ -192,9 +190,7 @@ class DrawnOwner:
     colour: int
     title: str
     project: str = ""
-    project_name: str | None = None
     user: str = ""
-    user_name: str | None = None
     kind: str = ""
     policy: str = ""
     cpus: str = ""

@@ -9,12 +9,9 @@ from markupsafe import Markup
 
 from placement.allocations.statements.lists import ListedHolding
 from placement.common.titles import consumer_title
-from placement.engine.domain.given_names import NamesById
 from placement.engine.domain.units import unit_of
 from placement.engine.numa.cpus import CpuTopology, format_cpu_list
 from placement.engine.numa.host import ExclusiveLevel
-from placement.http.context import service
-from placement.names.service import GivenNames
 from placement.pods.services.node_view import CpuView, NodeView
 from placement.pods.services.views import HostView
 from placement.pods.state.model import RecordedPod
@@ -56,16 +53,14 @@ def drawing_of(
     host: HostView, lacks: Lacks | None = None, signs: OwnerSigns | None = None
 ) -> host_boxes.HostDrawing:
     """Return the host as boxes; the drawings of one page share their `signs`."""
-    names = service(GivenNames).beside(host.held)
-    return _HostArtist(host, lacks or {}, signs or OwnerSigns(), names).drawn()
+    return _HostArtist(host, lacks or {}, signs or OwnerSigns()).drawn()
 
 
 class _HostArtist:
     """A host on the way to its drawing."""
 
-    def __init__(self, host: HostView, lacks: Lacks, signs: OwnerSigns, names: NamesById) -> None:
+    def __init__(self, host: HostView, lacks: Lacks, signs: OwnerSigns) -> None:
         self._host = host
-        self._names = names
         self._signs = signs
         self._lacks = lacks
         self._view = host.view
@@ -125,12 +120,9 @@ class _HostArtist:
 
     def _owner_of(self, holding: ListedHolding, pod: RecordedPod | None) -> host_boxes.DrawnOwner:
         """Return a new owner: a pod with its class and policy, or another consumer with its type."""
-        uuid, names = holding.consumer_uuid, self._names
-        title = pod.full_name if pod else names.consumers.get(uuid)
-        owner = self._new_owner(uuid, title or consumer_title(holding.consumer_type, uuid))
+        title = pod.full_name if pod else consumer_title(holding.consumer_type, holding.consumer_uuid)
+        owner = self._new_owner(holding.consumer_uuid, title)
         owner.project, owner.user = holding.project_id, holding.user_id
-        owner.project_name = names.projects.get(owner.project)
-        owner.user_name = names.users.get(owner.user)
         owner.kind = holding.consumer_type or ""
         if pod is not None:
             cluster = "" if self._host.node is None else self._host.node.cluster

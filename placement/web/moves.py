@@ -11,7 +11,6 @@ from flask import Response
 from placement.allocations.holdings import Holdings
 from placement.common.titles import GUESSED_MOVES, consumer_title
 from placement.engine.domain.errors import BadRequest, parameter
-from placement.engine.domain.given_names import NO_NAMES, NamesById
 from placement.http.context import component, service
 from placement.http.schemas import dump
 from placement.http.targets import cluster_of_query
@@ -31,7 +30,6 @@ from placement.planning.plans import (
     PlanRequest,
     PlanSettings,
 )
-from placement.planning.routes import names_of_movers
 from placement.planning.schemas import PlanShownSchema
 from placement.planning.service import Plans
 from placement.pods.services.finder import Finder
@@ -78,35 +76,33 @@ def _moves() -> Response:
         raise BadRequest(f"{goal!r} is not one of {', '.join(GOALS)}", place=parameter("goal"))
     kind = requests.chosen_kind()
     plan, mistakes = requests.answered(lambda: _planned(goal, kind, given), given, _FILLED)
-    called = NO_NAMES if plan is None else names_of_movers(plan)
     names = {} if plan is None else {host.uuid: host.name or host.uuid for host in plan.hosts}
     return requests.shown_answer(
         "moves.html",
         plan,
         mistakes,
-        lambda: dump(PlanShownSchema, plan, context=called),
+        lambda: dump(PlanShownSchema, plan),
         lambda: (_COLUMNS, [] if plan is None else list(_rows(plan, names))),
         goal=goal,
         goals=GOALS,
         plan=plan,
         names=names,
-        called_of=called.consumers,
         heading="" if plan is None else _heading(plan),
         number_of=number_of,
         usual_moves=USUAL_MOVES,
         command="" if plan is None else _command(goal, kind, given),
-        **_moves_of(plan, called),
+        **_moves_of(plan),
     )
 
 
-def _moves_of(plan: Plan | None, called: NamesById) -> dict[str, Any]:
+def _moves_of(plan: Plan | None) -> dict[str, Any]:
     """Return the moves of a plan, how each kind of them is made, and the consumers that stay."""
     if plan is None:
         return {"moves": [], "left": [], "how": {}, "guessed": None}
     return {
         "guessed": GUESSED_MOVES if any(move.kind == GUESSED for move in plan.moves) else None,
         "moves": [PlannedMove(move, units.summed(move.after.values())) for move in plan.moves],
-        "left": list(_left(plan, called)),
+        "left": list(_left(plan)),
         "how": {by: HOW[by] for by in HOW if any(move.by == by for move in plan.moves)},
     }
 
@@ -128,7 +124,7 @@ class StayingConsumer(NamedTuple):
     why: str
 
 
-def _left(plan: Plan, called: NamesById) -> Iterator[StayingConsumer]:
+def _left(plan: Plan) -> Iterator[StayingConsumer]:
     """Yield the first consumers that stay."""
     shown = plan.left[:_LEFT_SHOWN]
     uuids = {each.consumer for each in shown}
@@ -137,8 +133,7 @@ def _left(plan: Plan, called: NamesById) -> Iterator[StayingConsumer]:
     places = service(HostViews).places({each.host for each in shown})
     for each in shown:
         holder = holders.get(each.consumer)
-        kind = None if holder is None else holder.consumer.consumer_type
-        owner = called.consumers.get(each.consumer) or consumer_title(kind, each.consumer)
+        owner = consumer_title(None if holder is None else holder.consumer.consumer_type, each.consumer)
         host = places[each.host].name if each.host in places else each.host
         yield StayingConsumer(each.consumer, pods.get(each.consumer, owner), each.host, host, each.why)
 

@@ -24,7 +24,7 @@ from placement.web.callers import caller_clusters, clusters, may
 from placement.web.capacity import MOST_NODES, closed_nodes, common_room, room_for_common
 from placement.web.changes import refused_now
 from placement.web.fleet_map import chosen
-from placement.web.records import ChangeRow, named_rows
+from placement.web.records import ChangeRow, rows_of
 from placement.web.templating import page
 
 _RECENT = datetime.timedelta(minutes=15)
@@ -51,7 +51,7 @@ def _overview() -> Response:
     changes: list[ChangeRow] = []
     if sees_changes:
         since = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - _RECENT
-        changes = named_rows(service(AuditTrail).described(AuditFilter(since=since), None, _SHOWN)[0])
+        changes = rows_of(service(AuditTrail).described(AuditFilter(since=since), None, _SHOWN)[0])
     return shown(
         "overview.html",
         {"figures": _figures(snapshot), "groups": groups},

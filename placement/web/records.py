@@ -8,12 +8,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from placement.audit.service import names_in
-from placement.common.titles import consumer_title, short_id
+from placement.common.titles import consumer_title
 from placement.engine.domain.audit import Action, DescribedRecord, TargetKind
-from placement.engine.domain.given_names import NO_NAMES, NamesById
-from placement.http.context import service
-from placement.names.service import GivenNames
 from placement.web import units
 from placement.web.answers import address
 from placement.web.templating import escaped
@@ -44,37 +40,18 @@ class ChangeRow(NamedTuple):
     page: str
     effect: str
     user: str
-    user_name: str
     project: str
-    project_name: str
 
 
-def named_rows(records: Sequence[DescribedRecord]) -> list[ChangeRow]:
-    """Return records as rows, with the names of their users, projects and consumers."""
-    return rows_of(records, names_in(records, service(GivenNames)))
-
-
-def rows_of(records: Sequence[DescribedRecord], names: NamesById = NO_NAMES) -> list[ChangeRow]:
-    """Return records as rows, with names as far as these are given."""
+def rows_of(records: Sequence[DescribedRecord]) -> list[ChangeRow]:
+    """Return records as rows."""
     pages = address("")
-    rows = (
-        _row(
-            each,
-            pages,
-            names.consumers.get(each.target, ""),
-            names.users.get(each.user_id or "", short_id(each.user_id or "")),
-            names.projects.get(each.project_id or "", short_id(each.project_id or "")),
-        )
-        for each in records
-    )
-    return [ChangeRow._make(row) for row in escaped(rows)]
+    return [ChangeRow._make(row) for row in escaped(_row(each, pages) for each in records)]
 
 
 # Pages that are open show the same records again every few seconds.
 @lru_cache(maxsize=512)
-def _row(
-    record: DescribedRecord, pages: str, consumer_name: str, user_name: str, project_name: str
-) -> ChangeRow:
+def _row(record: DescribedRecord, pages: str) -> ChangeRow:
     before, after = _read(record.before), _read(record.after)
     place, effect = _PLACES.get(record.kind), _EFFECTS.get(record.kind)
     return ChangeRow(
@@ -83,13 +60,11 @@ def _row(
         record.action,
         record.kind.replace("_", " "),
         record.target,
-        consumer_name or _name(record, before, after),
+        _name(record, before, after),
         f"{pages}{place}{record.target}" if place else "",
         "" if effect is None else effect(record, before, after),
         record.user_id or "",
-        user_name,
         record.project_id or "",
-        project_name,
     )
 
 

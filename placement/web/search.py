@@ -9,7 +9,6 @@ from flask import Response, request
 
 from placement.common.titles import consumer_title, short_id
 from placement.http.context import service
-from placement.names.service import GivenNames
 from placement.pods.services.finder import Finder
 from placement.web.answers import HTML, address, refuse_others, shown, to, wanted
 from placement.web.callers import caller_clusters, may
@@ -84,18 +83,10 @@ def _hits(text: str, cluster: str | None) -> list[Hit]:
             beside = f"{pod.cluster}, {pod.node or 'no node'}"
             found.append(Hit(_POD, f"{pod.namespace}/{pod.name}", "", beside, place))
     if may("allocations:list_all", cluster):
-        consumers = finder.consumers(text, cluster, _MOST)
-        names = service(GivenNames).of(
-            {each.project_id for each in consumers},
-            {each.user_id for each in consumers},
-            {each.uuid for each in consumers},
-        )
-        for held in consumers:
+        for held in finder.consumers(text, cluster, _MOST):
             place = address(f"/consumers/{held.uuid}") if may("allocations:list") else ""
-            name = names.consumers.get(held.uuid) or consumer_title(held.consumer_type, held.uuid)
-            project = names.projects.get(held.project_id) or short_id(held.project_id)
-            user = names.users.get(held.user_id) or short_id(held.user_id)
-            owner = f"of project {project}, user {user},"
+            name = consumer_title(held.consumer_type, held.uuid)
+            owner = f"of project {short_id(held.project_id)}, user {short_id(held.user_id)},"
             found.append(Hit(_CONSUMER, name, held.uuid, owner, place))
     return found
 

@@ -137,10 +137,10 @@ def named(text: str, called: Mapping[str, str]) -> Markup:
     return Markup(_UUID.sub(shown_as, escape(text)))
 
 
-def short(text: str, name: str | None = None) -> str:
-    """Return the name of an id, or the id in few digits, with the whole as title; other texts as they are."""
-    shown = name or short_id(text)
-    return text if shown == text else _CALLED.format(text, shown)
+def short(text: str) -> str:
+    """Return an id in few digits with the whole as title, and any other text as it is."""
+    digits = short_id(text)
+    return text if digits == text else _CALLED.format(text, digits)
 
 
 def options(names: Sequence[str], chosen: str | None) -> Markup:

@@ -32,8 +32,7 @@ class Pair:
     """A pod and a node: whether each side takes the pod there, and the reasons of the service if it does not.
 
     `asked`: the preview of the manifest as it was written, or the extender's filter of the pod as Kubernetes
-    stores it, on nodes that passed the filters of kube-scheduler. `nodes` and `there` are the nodes and pods
-    of the cluster.
+    stores it. `nodes` and `there` are the nodes and pods of the cluster.
     """
 
     minor: int
@@ -172,9 +171,6 @@ class Comparison:
                 (FILTER, self._filtered(prefix, stored, nodes)),
             ):
                 for name, node in nodes.items():
-                    # `filter` is asked about no other node.
-                    if asked == FILTER and name not in theirs:
-                        continue
                     yield Pair(
                         self._minor,
                         asked,

@@ -43,6 +43,17 @@ def _offered(pair: Pair, resource: str) -> Fraction:
     return parse_quantity(pair.node["status"]["allocatable"].get(resource, "0"))
 
 
+def _host_ports(pod: Mapping[str, Any]) -> set[tuple[str, int]]:
+    ports = [port for each in pod["spec"]["containers"] for port in each.get("ports", [])]
+    return {(port.get("protocol", "TCP"), port["hostPort"]) for port in ports if port.get("hostPort")}
+
+
+def _has_taken_port(pair: Pair) -> bool:
+    """Kube-scheduler alone refuses a node where a pod has the host port."""
+    taken = set().union(*map(_host_ports, pair.neighbours))
+    return pair.ours and bool(taken & _host_ports(pair.pod.manifest))
+
+
 def _is_rounded(pair: Pair) -> bool:
     """The service alone refuses a node whose memory or disk is short in whole units only."""
     if pair.ours or not pair.reasons:
@@ -135,7 +146,7 @@ def _asks_for_labels(pair: Pair) -> bool:
     """The preview refuses a pod that asks for labels of namespaces; filter leaves that to kube-scheduler."""
     if not _ask_for_labels(_terms(pair.pod.manifest, "podAffinity", "podAntiAffinity")):
         return False
-    return pair.asked != FILTER and pair.reasons[0].startswith("400")
+    return pair.ours if pair.asked == FILTER else pair.reasons[0].startswith("400")
 
 
 def _placed_ask_for_labels(pair: Pair) -> bool:
@@ -144,6 +155,7 @@ def _placed_ask_for_labels(pair: Pair) -> bool:
 
 
 KNOWN = (
+    KnownDifference("a host port that a pod on the node has", _has_taken_port),
     KnownDifference("memory and disk in whole units", _is_rounded),
     KnownDifference("more than 2^31-1 pieces of a resource", _has_too_many_pieces),
     KnownDifference("a node that lacks what the pod asks none of", _is_overcommitted),

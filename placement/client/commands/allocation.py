@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from placement.client.arguments import argument, consumer_uuid, limit
 from placement.client.cells import TextCell, amounts, owner
 from placement.client.command import PROSE, ActionCommand, Prose
-from placement.client.consumer_ids import find_consumer
 from placement.client.provider_names import find_provider, fold, names_of
 from placement.client.tables import ShownTable
 from placement.engine.domain.errors import PlacementError
@@ -20,10 +19,8 @@ if TYPE_CHECKING:
 _LISTED = ("consumer", "provider", "amounts", "project", "user", "type", "cluster", "uuid", "dedicated_cpus")
 _COLUMNS = ("provider", "amounts", "project", "user", "type", "uuid")
 _TEXT = ("Allocations",)
-_GIVEN_NAMES = ("consumer_name", "project_name", "user_name")
 _SHOWN = 20
 _CONSUMER = argument("consumer", metavar="CONSUMER", type=consumer_uuid, help="uuid of the consumer")
-_READ = argument("consumer", metavar="CONSUMER", help="uuid of the consumer, or its first 8 digits or more")
 
 
 class ListAllocations(Prose):
@@ -70,7 +67,7 @@ class ListAllocations(Prose):
             return _TEXT, [(line,) for consumer in consumers for line in _describe(consumer)]
         return _LISTED, (
             (
-                owner(consumer["consumer_uuid"], whole=parsed_args.wide, name=consumer.get("consumer_name")),
+                consumer["consumer_uuid"],
                 held["name"],
                 amounts(held["resources"]),
                 *_owner(consumer, whole=parsed_args.wide),
@@ -86,28 +83,26 @@ class ListAllocations(Prose):
 class ShowAllocation(Prose):
     """Show the allocations of a consumer by provider, and the dedicated CPUs of its guest."""
 
-    arguments = (_READ,)
+    arguments = (_CONSUMER,)
     left_out_first = ("uuid", "user", "type", "project")
 
     def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
         client = self.client
-        uuid = find_consumer(client, parsed_args.consumer)
-        body = client.get(_path(uuid))
+        body = client.get(_path(parsed_args.consumer))
         held = body["allocations"]
         if not held:
-            raise PlacementError(f"consumer {uuid} holds nothing")
+            raise PlacementError(f"consumer {parsed_args.consumer} holds nothing")
         known = names_of(client, held)
-        listed = _listed(client, uuid)
-        if cpus := listed.get("dedicated_cpus"):
+        cpus = _dedicated_cpus(client, parsed_args.consumer)
+        if cpus:
             self.note(f"dedicated CPUs of the guest: {cpus}")
-        body |= {name: listed[name] for name in _GIVEN_NAMES if name in listed}
         if parsed_args.formatter == PROSE:
             named = {uuid: {**entry, "name": known.get(uuid, uuid)} for uuid, entry in held.items()}
-            consumer = {**body, "consumer_uuid": uuid, "allocations": named}
+            consumer = {**body, "consumer_uuid": parsed_args.consumer, "allocations": named}
             return _TEXT, [(line,) for line in _describe(consumer)]
         return _COLUMNS, [
-            (known.get(each, each), amounts(entry["resources"]), *_owner(body, whole=parsed_args.wide), each)
-            for each, entry in held.items()
+            (known.get(uuid, uuid), amounts(entry["resources"]), *_owner(body, whole=parsed_args.wide), uuid)
+            for uuid, entry in held.items()
         ]
 
 
@@ -121,18 +116,14 @@ class DeleteAllocation(ActionCommand):
 
 
 def _owner(consumer: Mapping[str, Any], *, whole: bool) -> tuple[TextCell, TextCell, str]:
-    project, user = (
-        owner(consumer[f"{kind}_id"], whole=whole, name=consumer.get(f"{kind}_name"))
-        for kind in ("project", "user")
-    )
+    project, user = (owner(consumer[name], whole=whole) for name in ("project_id", "user_id"))
     return project, user, consumer["consumer_type"]
 
 
 def _describe(consumer: Mapping[str, Any]) -> Iterator[str]:
     """Yield lines about a consumer: its owner, and what it holds of each provider or row of alike ones."""
     project, user, kind = _owner(consumer, whole=False)
-    name = consumer.get("consumer_name")
-    yield f"{name} ({consumer['consumer_uuid']})" if name else consumer["consumer_uuid"]
+    yield consumer["consumer_uuid"]
     yield f"   {kind} of project {project}, user {user}"
     held = [(entry["name"], entry["resources"]) for entry in consumer["allocations"].values()]
     for name, each, count in fold(held):
@@ -143,8 +134,8 @@ def _describe(consumer: Mapping[str, Any]) -> Iterator[str]:
         yield f"   dedicated CPUs of the guest: {consumer['dedicated_cpus']}"
 
 
-def _listed(client: Client, consumer: str) -> Mapping[str, Any]:
-    """Return a consumer with its names and dedicated CPUs if the service shows these. Raises ServiceError."""
+def _dedicated_cpus(client: Client, consumer: str) -> str | None:
+    """Return the dedicated CPUs of the guest if the service keeps and shows them. Raises ServiceError."""
     from placement.client.client import ServiceError
 
     try:
@@ -152,9 +143,9 @@ def _listed(client: Client, consumer: str) -> Mapping[str, Any]:
     except ServiceError as error:
         # OpenStack Placement has no such path, and not every caller may list.
         if error.status in (403, 404):
-            return {}
+            return None
         raise
-    found: Mapping[str, Any] = next(iter(listed), {})
+    found: str | None = next((each.get("dedicated_cpus") for each in listed), None)
     return found
 
 

@@ -11,7 +11,6 @@ from typing import Any
 from placement.client.arguments import argument, limit
 from placement.client.cells import TextCell, lines, moment, owner
 from placement.client.command import Listing
-from placement.client.consumer_ids import find_consumer
 from placement.client.tables import ShownTable
 from placement.common.moments import FORMS
 from placement.engine.domain.audit import Action, TargetKind
@@ -28,7 +27,6 @@ _PARAMETERS = {
 }
 _SHOWN = 50
 _KINDS = {TargetKind.PROVIDER: "provider", TargetKind.ALLOCATIONS: "consumer"}
-_OF_CONSUMER = "changes of the allocations of this consumer or pod; the first 8 digits or more will do"
 _OF_TARGET = (
     "changes of what has this name or UUID; claims on a host are changes of their consumers: "
     "`placement allocation list --provider NAME` lists these, and --consumer their changes"
@@ -45,7 +43,7 @@ class ListAudit(Listing):
         argument("--action", choices=[str(action) for action in Action], help="changes of this kind"),
         argument("--type", choices=[str(kind) for kind in TargetKind], help="changes of such things"),
         argument("--target", metavar="NAME", help=_OF_TARGET),
-        argument("--consumer", metavar="UUID", help=_OF_CONSUMER),
+        argument("--consumer", metavar="UUID", help="changes of the allocations of this consumer or pod"),
         argument("--since", metavar="TIME", help=f"changes since this time: {FORMS}; in UTC"),
         argument("--until", metavar="TIME", help="changes before this time"),
         argument(
@@ -61,8 +59,6 @@ class ListAudit(Listing):
     filters = _FILTERS
 
     def take_action(self, parsed_args: argparse.Namespace) -> ShownTable:
-        if parsed_args.consumer is not None:
-            parsed_args.consumer = find_consumer(self.client, parsed_args.consumer)
         given = {_PARAMETERS.get(name, name): getattr(parsed_args, name) for name in _FILTERS}
         unlimited = parsed_args.limit is None
         parsed_args.limit = _SHOWN + 1 if unlimited else parsed_args.limit
@@ -95,15 +91,14 @@ class ListAudit(Listing):
 
 def _row(event: dict[str, Any], now: datetime, *, whole: bool) -> tuple[Any, ...]:
     initiator, target = event["initiator"], event["target"]
-    name = target.get("name")
     documents = {each["name"]: each["content"] for each in event["attachments"]}
     return (
         moment(event["eventTime"], now),
-        owner(initiator["id"], whole=whole, name=initiator.get("name")),
-        owner(initiator.get("project_id"), whole=whole, name=initiator.get("project_name")),
+        owner(initiator["id"], whole=whole),
+        owner(initiator.get("project_id"), whole=whole),
         event["action"],
         target["typeURI"].rpartition("/")[2],
-        target["id"] if name is None else TextCell(target["id"], (f"{name} ({target['id']})",)),
+        target["id"],
         initiator.get("request_id"),
         *(_document(documents.get(name)) for name in ("before", "after")),
         " ".join(initiator.get("roles", ())),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from placement.client.arguments import (
@@ -157,9 +156,6 @@ class ExplainFlavor(Explaining):
 
 def _searched(command: ActionCommand, parsed: argparse.Namespace, **parts: object) -> Any:
     files = take_aggregates(parsed, take_cluster(parsed, parsed.words))
-    for word in files:
-        if "=" in word and not Path(word).exists():
-            raise UsageError(f"{word}: flavors are searched by cluster=NAME and member_of=AGGREGATE alone")
     if len(files) > 1:
         raise UsageError(f"FILE: one flavor is expected, not {', '.join(files)}")
     parsed.file = files[0] if files else None

@@ -21,7 +21,7 @@ from placement.client.arguments import (
     repeatable,
     take_cluster,
 )
-from placement.client.cells import TextCell, amounts, lines
+from placement.client.cells import amounts, lines
 from placement.client.client import ANSWER_SECONDS
 from placement.client.command import PROSE, Listing, Prose
 from placement.client.commands.capacity import kinds_of
@@ -67,8 +67,7 @@ class _Telling(Prose):
             for entry in move["to_allocations"].values():
                 total.update(entry["resources"])
             hosts, providers = (before, after), lines(list(move["to_allocations"]))
-            mover = TextCell(name_mover(move, {}), (consumer,))
-            rows.append((at, mover, move["kind"], move["by"], *hosts, amounts(dict(total)), providers))
+            rows.append((at, consumer, move["kind"], move["by"], *hosts, amounts(dict(total)), providers))
         return _COLUMNS, rows
 
 
@@ -201,7 +200,7 @@ class ApplyPlan(_Checking):
 
     def _made(self, moves: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, str, str]]:
         for at, move, state in make_moves(self.client, moves):
-            yield at, name_mover(move, {}), state
+            yield at, name_mover(move), state
         self.note(f"Written: {_RECORDS}.")
 
 

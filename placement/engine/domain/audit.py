@@ -43,8 +43,6 @@ class TargetKind(StrEnum):
     NODE = "node"
     POD = "pod"
     RESERVATION = "reservation"
-    # The word `names`: one record for each call.
-    GIVEN_NAMES = "names"
     # Much of the database at once: what was migrated, completed or repaired.
     DATABASE = "database"
 

@@ -50,9 +50,6 @@ class Toleration(NamedTuple):
         return self.exists or self.value == taint.value
 
 
-_ANY_TAINT = Toleration("", exists=True, value="", effect="")
-
-
 def _read_toleration(entry: Field) -> Toleration:
     operator, key, effect = (_text(entry, name) for name in ("operator", "key", "effect"))
     if operator not in ("", "Equal", "Exists"):
@@ -176,14 +173,6 @@ class NodeSelection:
     tolerations: tuple[Toleration, ...] = ()
     host_ports: HostPorts = ()
     own: tuple[tuple[object, Hashable], ...] = ()
-
-    @property
-    def on_selected_nodes(self) -> NodeSelection:
-        """Return what is left to decide on nodes that pass by labels, names and taints, and by no cordon.
-
-        Host ports stay: a reservation may take some.
-        """
-        return NodeSelection(tolerations=(_ANY_TAINT,), host_ports=self.host_ports, own=self.own)
 
 
 def read_node_selection(spec: Field) -> NodeSelection:

@@ -5,7 +5,7 @@ A pod that asks for such a thing may get a place where it cannot run. So it is n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from placement.common.gang import POD_GROUP, read_gang
@@ -43,15 +43,11 @@ class Undecided(NamedTuple):
 
 
 class UndecidedKind(NamedTuple):
-    """A kind of things that are not decided: why, and the fields of a manifest that ask for it.
-
-    `by_kube_scheduler`: kube-scheduler decides it, with the extender or for a pod whose gate was taken away.
-    """
+    """A kind of things that are not decided: why, and the fields of a manifest that ask for it."""
 
     what: str
     why: str
     fields: Callable[[Field], Iterator[Field]]
-    by_kube_scheduler: bool = False
 
 
 def _present(*fields: Field) -> Iterator[Field]:
@@ -75,11 +71,6 @@ def _containers(pod: Field) -> Iterator[Field]:
 
 def _of_spec(*names: str) -> Callable[[Field], Iterator[Field]]:
     return lambda pod: _present(*(pod.member("spec").member(name) for name in names))
-
-
-def _node_preferences(pod: Field) -> Iterator[Field]:
-    affinity = pod.member("spec").member("affinity").member("nodeAffinity")
-    return _present(affinity.member("preferredDuringSchedulingIgnoredDuringExecution"))
 
 
 def _quotas(pod: Field) -> Iterator[Field]:
@@ -129,30 +120,15 @@ def _is_share(name: str, value: Any) -> bool:
 
 
 UNDECIDED = (
-    UndecidedKind("volume claim", "which nodes its volume can be on", _volume_claims, by_kube_scheduler=True),
+    UndecidedKind("volume claim", "which nodes its volume can be on", _volume_claims),
     UndecidedKind(
-        "resource claim",
-        "which nodes have the devices that it claims",
-        _of_spec("resourceClaims"),
-        by_kube_scheduler=True,
+        "resource claim", "which nodes have the devices that it claims", _of_spec("resourceClaims")
     ),
-    UndecidedKind(
-        "scheduling gate",
-        "whether the pod may be placed yet",
-        _of_spec("schedulingGates"),
-        by_kube_scheduler=True,
-    ),
-    UndecidedKind(
-        "node preference",
-        "which of the nodes that fit the pod would rather have",
-        _node_preferences,
-        by_kube_scheduler=True,
-    ),
+    UndecidedKind("scheduling gate", "whether the pod may be placed yet", _of_spec("schedulingGates")),
     UndecidedKind(
         "scheduling group",
         "which pods it is placed together with; it is placed alone",
         _scheduling_groups,
-        by_kube_scheduler=True,
     ),
     UndecidedKind("quota", "whether the quota has as much left", _quotas),
     UndecidedKind("pod group", f"{POD_GROUP} {{}} is not known here; the pod is placed alone", _pod_groups),
@@ -162,19 +138,6 @@ UNDECIDED = (
     ),
 )
 """The only list of what is not decided; documented in docs/koordinator.md."""
-
-
-_BY_KUBE_SCHEDULER = frozenset(kind.what for kind in UNDECIDED if kind.by_kube_scheduler)
-
-
-def note_on_undecided(kinds: Iterable[str], *, beside_kube_scheduler: bool) -> str:
-    """Return the text of an Event `NotDecided` about a pod with these kinds; empty if there is none to name.
-
-    `beside_kube_scheduler`: kube-scheduler decides about the pod, too, so its kinds are left out.
-    """
-    without = _BY_KUBE_SCHEDULER if beside_kube_scheduler else frozenset[str]()
-    named = dict.fromkeys(kind for kind in kinds if kind not in without)
-    return f"not looked at: {', '.join(named)}" if named else ""
 
 
 def read_undecided(pod: Field) -> tuple[Undecided, ...]:

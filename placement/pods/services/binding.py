@@ -17,7 +17,6 @@ from placement.common.clock import utcnow
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import Conflict, NotFound, PlacementError, Unanswered
 from placement.pods.manifests.affinity import without_unknown_namespaces
-from placement.pods.manifests.undecided import note_on_undecided
 from placement.pods.services.pods import ClaimedElsewhere, Pods, Precondition
 from placement.pods.services.scheduler import PlacementResult
 from placement.pods.store.answers import PodAnswer
@@ -44,9 +43,6 @@ class Binder(Protocol):
 
         Raises Unanswered if the pod may have been bound, or may still be.
         """
-
-    def note_undecided(self, pod: Mapping[str, Any], text: str) -> None:
-        """Write an Event about what of a pod was not decided."""
 
 
 class Binders(Protocol):
@@ -104,18 +100,8 @@ class BindAttempt:
                 raise
             except PlacementError as failure:
                 error = failure
-            else:
-                self._note_undecided(pod, claim)
         if error is not None:
             self._settle(error, result)
-
-    def _note_undecided(self, pod: Mapping[str, Any], claim_answer: PodAnswer) -> None:
-        """Write what kube-scheduler does not decide either. Failures are ignored: an Event is a courtesy."""
-        kinds = [each.what for each in claim_answer.undecided]
-        note = note_on_undecided(kinds, beside_kube_scheduler=True)
-        if note:
-            with suppress(PlacementError):
-                self._binder.note_undecided(pod, note)
 
     def _pod(self) -> Mapping[str, Any]:
         """Return the pod with the name and the uid of the binding. Raises PlacementError."""

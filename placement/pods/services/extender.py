@@ -75,26 +75,23 @@ class Extender:
     def filter(self, cluster: str, pod: Mapping[str, Any], names: Sequence[str]) -> Filtered:
         """Return which of these nodes do not fit, and why.
 
-        kube-scheduler asks only about nodes that pass its own filters, so cordons, taints and what the pod
-        selects are not decided again. A change of these is known there first: a refusal by what is recorded
-        would last minutes. `bind` decides everything.
         Raises NotFound for the cluster, ManifestError, Conflict where none fits but one that may open soon.
         """
         pod = without_unknown_namespaces(pod)
         # 1. Filter by what is recorded; again if pods have left nodes since.
-        filtered = self._pods.filtered(cluster, pod, names)
-        nodes = list(_where_pods_may_have_left(pod, filtered.refusals, fits=filtered.fitting > 0))
+        preview = self._pods.preview(cluster, pod, names, most=0)
+        nodes = list(_where_pods_may_have_left(pod, preview.refusals, fits=preview.fitting > 0))
         if self._has_room_after_all(
-            cluster, nodes, lambda node: self._pods.filtered(cluster, pod, [node]).fitting > 0
+            cluster, nodes, lambda node: self._pods.preview(cluster, pod, [node], most=0).fitting > 0
         ):
-            filtered = self._pods.filtered(cluster, pod, names)
-        fitting, refusals = filtered.fitting, filtered.refusals
+            preview = self._pods.preview(cluster, pod, names, most=0)
+        fitting, refusals = preview.fitting, preview.refusals
         closed = {name for name, refusal in refusals.items() if refusal.obstacle.kind is ConditionKind.CLOSED}
         opening = self._opening.soon(cluster, names, closed)
         releases = bool(nodes) and self._binders is not None
         # 2. The gang, if it has to fit as a whole. Members of a gang that is not Strict keep their places
         # whatever becomes of others.
-        gang = filtered.pod.gang
+        gang = preview.pod.gang
         if gang is not None and gang.is_strict:
             releases, member = True, PodDocument.unnamed(cluster, pod)
             refused = self._strict_gang(cluster, gang, member, fits=fitting > 0)

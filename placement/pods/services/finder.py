@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from placement.engine.domain import request_scope
-from placement.engine.domain.given_names import GivenNameKind
 from placement.pods.store.statements import RESERVED
 from placement.providers.statements.clusters import unknown
 from placement.storage import tables
@@ -86,30 +85,15 @@ class Finder:
         return [FoundProvider(*row) for row in self._found(statement, cluster, most)]
 
     def consumers(self, text: str, cluster: str | None, most: int) -> Sequence[FoundConsumer]:
-        """Return consumers by the beginning of their uuids, or a part of their project or user; by uuid.
-
-        Names that were given to one of these count as well.
-        """
+        """Return consumers by the beginning of their uuids, or a part of their project or user; by uuid."""
         project, user = tables.projects.c.external_id, tables.users.c.external_id
-        names = tables.given_names
-        by_name = (
-            column.in_(sa.select(names.c.uuid).where(names.c.kind == kind, _contains(names.c.name, text)))
-            for kind, column in zip(GivenNameKind, (project, user, _consumers.c.uuid), strict=True)
-        )
         statement = (
             sa.select(_consumers.c.uuid, project, user, tables.consumer_types.c.name)
             .select_from(_consumers)
             .join(tables.projects, tables.projects.c.id == _consumers.c.project_id)
             .join(tables.users, tables.users.c.id == _consumers.c.user_id)
             .outerjoin(tables.consumer_types, tables.consumer_types.c.id == _consumers.c.consumer_type_id)
-            .where(
-                sa.or_(
-                    _begins(_consumers.c.uuid, text),
-                    _contains(project, text),
-                    _contains(user, text),
-                    *by_name,
-                )
-            )
+            .where(sa.or_(_begins(_consumers.c.uuid, text), _contains(project, text), _contains(user, text)))
             .order_by(_consumers.c.uuid)
         )
         if cluster is not None:

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
@@ -113,22 +113,10 @@ class PlaceChoice:
         return placement
 
     def ranking(
-        self,
-        pod: PodSpec,
-        document: PodDocument,
-        snapshot: ClusterSnapshot,
-        columns: NodeColumns,
-        *,
-        are_selected: bool = False,
+        self, pod: PodSpec, document: PodDocument, snapshot: ClusterSnapshot, columns: NodeColumns
     ) -> Ranking:
-        """Return the ranking of the pod; `columns` are all nodes of the cluster, without the pod on them.
-
-        `are_selected`: it is asked only about nodes that pass by their labels, names and taints.
-        """
-        whole_shape = PodShape(pod.request, pod.selection, snapshot.facts.settings)
-        # Pods that differ only in what they select and tolerate have one shape then.
-        selection = pod.selection.on_selected_nodes if are_selected else pod.selection
-        shape = replace(whole_shape, selection=selection)
+        """Return the ranking of the pod; `columns` are all nodes of the cluster, without the pod on them."""
+        shape = PodShape(pod.request, pod.selection, snapshot.facts.settings)
         ranking = self._ranking_cache.of(snapshot.facts.id, shape, snapshot.columns)
         if document.keeps is not None:
             return ranking
@@ -141,7 +129,7 @@ class PlaceChoice:
                 nodes = [node.name for node in snapshot.reserved.values()]
                 adjustments.append(UsedReservations(looks, pod, document.manifest, nodes, agreed_now()))
         if snapshot.has_affinity or pod.rules.say_anything:
-            adjustments.append(RulesBetweenPods(whole_shape, pod.rules, snapshot.placed, columns))
+            adjustments.append(RulesBetweenPods(shape, pod.rules, snapshot.placed, columns))
         return PodRanking(ranking, adjustments) if adjustments else ranking
 
 

@@ -103,14 +103,6 @@ class Preview:
         return nodes_available(self.refusals.values(), self.fitting)
 
 
-class FilteredNodes(NamedTuple):
-    """How many nodes a pod fits on, why it does not fit on the others, by name, and what it asks for."""
-
-    fitting: int
-    refusals: Mapping[str, Refusal]
-    pod: PodSpec
-
-
 def next_page(ids: Sequence[int], count: int) -> int | None:
     """Return the cursor of the page after the first `count` rows, by their ids; None if there are no more."""
     return ids[count - 1] if len(ids) > count else None
@@ -203,22 +195,12 @@ class Pods(PodScheduler):
         fitting = len(columns.nodes) - len(refusals)
         return Preview(placements, fitting, refusals, pod_spec, ranking.shape, columns)
 
-    def filtered(self, cluster: str, pod: Mapping[str, Any], node_names: Collection[str]) -> FilteredNodes:
-        """Return on which of these nodes a pod fits, if they pass by their labels, names and taints.
-
-        Unknown nodes are left out. Raises NotFound for the cluster, ManifestError.
-        """
-        snapshot, document = self._cluster_cache.snapshot(cluster), PodDocument.unnamed(cluster, pod)
-        pod_spec, ranking, columns = self._ranked(snapshot, document, node_names, are_selected=True)
-        refusals = ranking.refusals(columns)
-        return FilteredNodes(len(columns.nodes) - len(refusals), refusals, pod_spec)
-
     def fitting_once_open(
         self, cluster: str, pod: Mapping[str, Any], node_names: Collection[str]
     ) -> list[str]:
-        """Return on which of these nodes a pod would fit if they were open; otherwise like `filtered`."""
+        """Return on which of these nodes a pod would fit if they were open; raises like `preview`."""
         snapshot, document = self._cluster_cache.snapshot(cluster), PodDocument.unnamed(cluster, pod)
-        _, ranking, columns = self._ranked(snapshot, document, node_names, are_selected=True)
+        _, ranking, columns = self._ranked(snapshot, document, node_names)
         opened = columns.updated(
             replace(node, attributes=replace(node.attributes, closed=None)) for node in columns.nodes
         )
@@ -226,17 +208,12 @@ class Pods(PodScheduler):
         return sorted(node.name for node in columns.nodes if node.name not in refusals)
 
     def _ranked(
-        self,
-        snapshot: ClusterSnapshot,
-        document: PodDocument,
-        node_names: Collection[str] | None,
-        *,
-        are_selected: bool = False,
+        self, snapshot: ClusterSnapshot, document: PodDocument, node_names: Collection[str] | None
     ) -> tuple[PodSpec, Ranking, NodeColumns]:
         """Return the requests of a pod, its ranking, and the nodes in question without the pod."""
         pod_spec = reading_of(document.manifest, snapshot.facts.settings)
         columns = self.nodes_without(snapshot, document)
-        ranking = self._choice.ranking(pod_spec, document, snapshot, columns, are_selected=are_selected)
+        ranking = self._choice.ranking(pod_spec, document, snapshot, columns)
         return pod_spec, ranking, columns if node_names is None else columns.among(node_names)
 
     def nodes_without(self, snapshot: ClusterSnapshot, document: PodDocument) -> NodeColumns:
@@ -247,10 +224,12 @@ class Pods(PodScheduler):
         present = self.known_pods(snapshot, key) if is_there else ()
         return columns_without(snapshot, present, overdue(snapshot.waiting) if snapshot.waiting else ())
 
-    def scores(self, cluster: str, pod: Mapping[str, Any], node_names: Collection[str]) -> dict[str, int]:
-        """Return the scores, 0 to 100, of the nodes that fit by `filtered`, by name; raises like it."""
+    def scores(
+        self, cluster: str, pod: Mapping[str, Any], node_names: Collection[str] | None = None
+    ) -> dict[str, int]:
+        """Return the score of each node on which the pod fits, 0 to 100, by name. Raises like `preview`."""
         snapshot, document = self._cluster_cache.snapshot(cluster), PodDocument.unnamed(cluster, pod)
-        _, ranking, columns = self._ranked(snapshot, document, node_names, are_selected=True)
+        _, ranking, columns = self._ranked(snapshot, document, node_names)
         return priorities(ranking, columns, snapshot.facts.settings.host_scoring.max_score)
 
     # -- writing ------------------------------------------------------------------------------------
